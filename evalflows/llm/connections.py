@@ -222,14 +222,11 @@ def without_key(text: str, key: str | None, shortest: int = SHORTEST_KEY) -> str
 
     The end of a text may cut the key in two: what is left of it is redacted from `shortest` characters on.
     """
-    return _redacted(text, key, shortest) if key and len(key) >= shortest else text
-
-
-def _redacted(text: str, secret: str, shortest: int) -> str:
-    """Redact a secret, also one that the end of a truncated message cuts in two."""
-    text = text.replace(secret, "…")
-    for length in range(len(secret) - 1, shortest - 1, -1):
-        if text.endswith(secret[:length]):
+    if not key or len(key) < shortest:
+        return text
+    text = text.replace(key, "…")
+    for length in range(len(key) - 1, shortest - 1, -1):
+        if text.endswith(key[:length]):
             return text[:-length] + "…"
     return text
 

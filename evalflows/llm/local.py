@@ -29,8 +29,6 @@ LOCAL_MODEL = "SmolLM2-135M-Instruct"
 _lock = threading.Lock()
 
 MINILM_MODEL = "all-MiniLM-L6-v2"
-SIZE = 384
-"""Numbers in a vector."""
 MAX_TOKENS = 256
 """The model's input length, about 190 English words; longer texts are truncated."""
 
@@ -41,9 +39,6 @@ TOKENIZER = (
     "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
 )
 """Package, path of the file in it, and the file's SHA-256."""
-
-IDENTITY = f"local:{WEIGHTS[2]}"
-"""The model's identity in the ledger."""
 
 _PACKAGES = (WEIGHTS[0], TOKENIZER[0], "onnxruntime", "tokenizers")
 # A word longer than 100 characters becomes one unknown token. Tokenizing a whole book for its first page takes seconds.

@@ -3,12 +3,14 @@
 import asyncio
 import math
 import secrets
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from dataclasses import asdict, dataclass, is_dataclass, replace
-from functools import reduce, wraps
+from functools import cache, reduce, wraps
 from typing import Any, TypeVar
 
 import openai
@@ -19,9 +21,8 @@ from evalflows.llm.budget import Budget
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify, remember_key, without_keys
 from evalflows.llm.ledger import AnsweredCall, Recorder, call_key, current, note_lost_call
 from evalflows.llm.prices import LONG_ANSWER, Price, Tokens, price_at, token_count, tokens_of, tokens_of_text
-from evalflows.llm.threads import carry_recordings
 from evalflows.specs.errors import InputError, describe, short
-from evalflows.store.records import CallRow, from_json, mended, new_id, now, to_json
+from evalflows.store.records import CallRow, Json, from_json, mended, new_id, now, to_json
 
 SomeClient = TypeVar("SomeClient", openai.OpenAI, openai.AsyncOpenAI)
 Method = Callable[..., Any]
@@ -62,7 +63,7 @@ def wrap(client: SomeClient, *, name: str | None = None, prices: Prices | None =
         raise InputError(f"wrap: got {type(client).__name__}, wanted openai.OpenAI or openai.AsyncOpenAI")
     if hasattr(client.post, _MARK):  # wrapping twice has no further effect
         return client
-    carry_recordings()
+    _carry_recordings()
     recorded = _awaited if isinstance(client, openai.AsyncOpenAI) else _called
     # `post` last: resources keep the one that they find when they are made, so those above record a call only once.
     for path in (*METHODS, "post"):
@@ -318,19 +319,25 @@ def _row(recorder: Recorder, wrapped: _Wrapped, request: dict[str, Any]) -> Call
     url = wrapped.client.base_url
     base_url = f"{url.scheme}://{url.netloc.decode()}{url.path}".rstrip("/")  # without user name and password
     text, model = to_json(request, mend=True), str(request.get("model") or "")
+    estimate = _estimated_usd(wrapped.price(recorder, model, base_url), text, _most_tokens_out(request))
+    return begun_call(recorder, base_url, model, text, estimate)
+
+
+def begun_call(recorder: Recorder, base_url: str, model: str, request: Json, estimated_usd: float | None) -> CallRow:
+    """Return the row of a call that the user's own code is about to make."""
     return CallRow(
         call_id=new_id("call"),
-        call_key=call_key(base_url, {"request": text}, 0),
+        call_key=call_key(base_url, {"request": request}, 0),
         experiment_id=recorder.experiment_id,
         subject_id=recorder.subject_id,
         evaluator=recorder.evaluator,
         connection=CONNECTION,
         base_url=base_url,
         model=model,
-        request=text,
+        request=request,
         status="failed",
         reusable=False,
-        estimated_usd=_estimated_usd(wrapped.price(recorder, model, base_url), text, _most_tokens_out(request)),
+        estimated_usd=estimated_usd,
         started_at=now(),
     )
 
@@ -399,3 +406,37 @@ def _choice(answer: Any) -> Any:
 def _field(source: Any, name: str) -> Any:
     """Return a field of an object of the SDK, or of JSON."""
     return source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
+
+
+@cache
+def _carry_recordings() -> None:
+    """Let threads and thread pools, as of now, run what an item's code gives them in its context. Other code's is left
+    alone. There is no hook for that in Python 3.11, so two methods of the standard library are replaced, once.
+    """
+    start: Callable[..., None] = threading.Thread.start
+    submit: Callable[..., Future[Any]] = ThreadPoolExecutor.submit
+
+    @wraps(start)
+    def start_within(self: threading.Thread) -> None:
+        if current() is not None:
+            self.run = _within(self.run)  # type: ignore[method-assign]
+        start(self)
+
+    @wraps(submit)
+    def submit_within(
+        self: ThreadPoolExecutor, function: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Future[Any]:
+        return submit(self, function if current() is None else _within(function), *args, **kwargs)
+
+    threading.Thread.start = start_within  # type: ignore[method-assign]
+    ThreadPoolExecutor.submit = submit_within  # type: ignore[method-assign, assignment]
+
+
+def _within(function: Callable[..., Any]) -> Callable[..., Any]:
+    context = copy_context()
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return context.run(function, *args, **kwargs)
+
+    return run

@@ -53,7 +53,7 @@ TEXTS = [
 
 def test_each_text_has_a_vector_of_length_one() -> None:
     vectors = embed(TEXTS)
-    assert [len(vector) for vector in vectors] == [local.SIZE] * len(TEXTS)
+    assert [len(vector) for vector in vectors] == [384] * len(TEXTS)
     assert all(type(number) is float for vector in vectors for number in vector)
     assert [math.hypot(*vector) for vector in vectors] == pytest.approx([1.0] * len(TEXTS), abs=1e-9)
 

@@ -1,20 +1,19 @@
 """Langfuse's evaluations and items, and its functions adapted to those that evalflows calls."""
 
 import inspect
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import update_wrapper
+from dataclasses import dataclass, field, replace
+from functools import partial, update_wrapper
 from typing import Any
 
 from evalflows.compat.langfuse.absent import ABSENT
 from evalflows.compat.langsmith.conversion import dataset_id
 from evalflows.engine.items import EvaluatorInputs
-from evalflows.engine.views import evaluations_view
+from evalflows.engine.views import evaluations_view, example_view
 from evalflows.evaluators import views
 from evalflows.evaluators.foreign import evaluator_name
-from evalflows.evaluators.views import Evaluations, ExampleView, Fields, ItemResult, unwrapped, with_attributes
+from evalflows.evaluators.views import Evaluations, ExampleView, Fields, ItemResult, with_attributes
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.metric_names import RETURNED_AS, kept_apart
@@ -192,14 +191,8 @@ def item_of(example: ExampleView, dataset: str | None) -> Any:
 
 def dataset_item(row: ExampleRow, dataset: str) -> DatasetItem:
     """Return a stored example as an item of a dataset."""
-    return DatasetItem(
-        id=row.example_id,
-        input=with_attributes(unwrapped(json.loads(row.inputs), "input")),
-        expected_output=with_attributes(unwrapped(from_json(row.reference_outputs), "output")),
-        metadata=with_attributes(from_json(row.metadata)),
-        dataset_id=dataset_id(dataset),
-        dataset_name=dataset,
-    )
+    item: DatasetItem = item_of(example_view(row), dataset)
+    return replace(item, metadata=with_attributes(from_json(row.metadata)))  # none instead of an empty one
 
 
 def as_row(item: Any, where: str) -> dict[str, Any]:
@@ -239,13 +232,14 @@ def as_task(task: Any, dataset: str | None) -> Function:
 
     def call(example: ExampleView) -> Any:
         returned = task(item=item_of(example, dataset))
-        return _awaited(returned) if inspect.isawaitable(returned) else wrapped(returned, "output")
+        as_outputs = partial(wrapped, only="output")
+        return _later(as_outputs, returned) if inspect.isawaitable(returned) else as_outputs(returned)
 
     return _in_place_of(task, call, "example")
 
 
-async def _awaited(returned: Any) -> dict[str, Any]:
-    return wrapped(await returned, "output")
+async def _later(function: Function, returned: Any) -> Any:
+    return function(await returned)
 
 
 def as_evaluators(evaluators: Sequence[Any], composites: Sequence[Any], *, names_stand: bool) -> list[Any]:
@@ -305,14 +299,10 @@ def as_mapper(mapper: Any, *, raw: bool) -> Any:
 
     def call(*items: Any, **named: Any) -> Any:
         mapped = mapper(*(Item(item, raw=raw) for item in items), **{k: Item(one, raw=raw) for k, one in named.items()})
-        return _exact_later(mapped) if inspect.isawaitable(mapped) else _exact(mapped)
+        return _later(_exact, mapped) if inspect.isawaitable(mapped) else _exact(mapped)
 
     vars(update_wrapper(call, mapper))["version_parts"] = (raw, version_of(mapper))
     return call
-
-
-async def _exact_later(mapped: Any) -> Any:
-    return _exact(await mapped)
 
 
 def _exact(mapped: Any) -> Any:

@@ -13,11 +13,11 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 
 from evalflows.compat.langfuse.absent import ABSENT
-from evalflows.llm.ledger import AnsweredCall, Recorder, call_key, current, note_lost_call
+from evalflows.llm.ledger import AnsweredCall, Recorder, current, note_lost_call
 from evalflows.llm.prices import Tokens, listed_price
-from evalflows.llm.wrapped import CONNECTION, begin_step, current_step, plain, within_budget
+from evalflows.llm.wrapped import begin_step, begun_call, current_step, plain, within_budget
 from evalflows.specs.errors import describe
-from evalflows.store.records import CallRow, new_id, now, to_json
+from evalflows.store.records import CallRow, now, to_json
 
 __all__ = ["CallbackHandler"]
 
@@ -109,22 +109,8 @@ class CallbackHandler(BaseCallbackHandler):
             note_lost_call()
             return
         request = to_json({"model": model, "messages": plain(messages)}, mend=True)
-        price = listed_price(model, provider=step.provider)
-        step.row = CallRow(
-            call_id=new_id("call"),
-            call_key=call_key(f"langchain:{step.provider}", {"request": request}, 0),
-            experiment_id=recorder.experiment_id,
-            subject_id=recorder.subject_id,
-            evaluator=recorder.evaluator,
-            connection=CONNECTION,
-            base_url=f"langchain:{step.provider}",
-            model=model,
-            request=request,
-            status="failed",
-            reusable=False,
-            estimated_usd=None if price is None else 0.0,
-            started_at=now(),
-        )
+        estimated_usd = None if listed_price(model, provider=step.provider) is None else 0.0
+        step.row = begun_call(recorder, f"langchain:{step.provider}", model, request, estimated_usd)
         step.settle = step.budget.enter_context(within_budget(recorder.budget, step.row))
         recorder.begin(step.row)
         step.settle(step.row)

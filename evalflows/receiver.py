@@ -22,6 +22,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Literal, TypeVar
 
@@ -358,8 +359,8 @@ def accepted(signal: Signal, encoding: Encoding, rejected: Sequence[str]) -> Res
     """Return the answer to a request whose valid spans or log records are on disk; the others are counted and named."""
     message: Any
     if signal == "traces":
-        partial = ExportTracePartialSuccess(rejected_spans=len(rejected), error_message=_named(rejected))
-        message = ExportTraceServiceResponse(partial_success=partial if rejected else None)
+        of_traces = ExportTracePartialSuccess(rejected_spans=len(rejected), error_message=_named(rejected))
+        message = ExportTraceServiceResponse(partial_success=of_traces if rejected else None)
     else:
         of_logs = ExportLogsPartialSuccess(rejected_log_records=len(rejected), error_message=_named(rejected))
         message = ExportLogsServiceResponse(partial_success=of_logs if rejected else None)
@@ -500,8 +501,7 @@ def check_entry(entry: Entry) -> Checked:
         if entry.signal == "langfuse":
             found = _ingested(entry)
             parsed = found.telemetry
-            is_empty = not (parsed.observations or parsed.scores or parsed.labels)
-            return Checked(is_empty, parsed.rejected, found.answer)
+            return Checked(not parsed.n_rows, parsed.rejected, found.answer)
         message = _message(entry)
         if entry.signal == "traces" and entry.encoding == "protobuf":  # the many: their rows are made later
             n_spans, rejected = invalid_spans(message)
@@ -510,7 +510,7 @@ def check_entry(entry: Entry) -> Checked:
     except (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError) as error:
         wanted = "a batch of Langfuse" if entry.signal == "langfuse" else "OTLP"
         raise InputError(f"body: not {wanted}: {describe(error)}") from error
-    return Checked(not (parsed.observations or parsed.scores or parsed.labels), parsed.rejected)
+    return Checked(not parsed.n_rows, parsed.rejected)
 
 
 def telemetry_of(entry: Entry) -> Telemetry:
@@ -556,11 +556,6 @@ class _Batch:
         self.telemetry.observations.extend(more.observations)
         self.telemetry.scores.extend(more.scores)
         self.telemetry.labels.extend(more.labels)
-
-    @property
-    def is_full(self) -> bool:
-        telemetry = self.telemetry
-        return len(telemetry.observations) + len(telemetry.scores) + len(telemetry.labels) >= ROWS_AT_ONCE
 
     def write(self, store: Store) -> None:
         telemetry = self.telemetry
@@ -640,7 +635,7 @@ def _batches(taken: Taken) -> Iterator[_Batch]:
     taken.note(Attempt())
     batch, at, ended = _Batch(), 0, 0
     for entry in taken.entries():
-        if batch.is_full or (batch.size and batch.size + len(entry.body) > most):
+        if batch.telemetry.n_rows >= ROWS_AT_ONCE or (batch.size and batch.size + len(entry.body) > most):
             yield batch
             batch = _Batch()
         if before is not None and not batch.size:
@@ -694,11 +689,12 @@ class Receiver:
 
     def application(self) -> Starlette:
         routes = [
-            Route("/v1/traces", self._traces, methods=["POST"]),
-            Route("/v1/logs", self._logs, methods=["POST"]),
-            Route("/api/public/otel/v1/traces", self._traces, methods=["POST"]),  # where langfuse's SDK sends
-            Route("/api/public/ingestion", self._ingestion, methods=["POST"]),  # and its scores
-            Route("/api/public/scores", self._scores, methods=["POST"]),
+            Route("/v1/traces", partial(self._answer, signal="traces"), methods=["POST"]),
+            Route("/v1/logs", partial(self._answer, signal="logs"), methods=["POST"]),
+            # where langfuse's SDK sends, and its scores
+            Route("/api/public/otel/v1/traces", partial(self._answer, signal="traces"), methods=["POST"]),
+            Route("/api/public/ingestion", partial(self._answer, signal="langfuse"), methods=["POST"]),
+            Route("/api/public/scores", partial(self._answer, signal="langfuse", are_scores=True), methods=["POST"]),
             Route("/health", self._health),
         ]
         only_ours = Middleware(_OnlyOurs, any_host=self._token is not None)
@@ -721,18 +717,6 @@ class Receiver:
             self._folding.stop()
         finally:
             self._journal.close()
-
-    async def _traces(self, request: Request) -> Response:
-        return await self._answer(request, "traces")
-
-    async def _logs(self, request: Request) -> Response:
-        return await self._answer(request, "logs")
-
-    async def _ingestion(self, request: Request) -> Response:
-        return await self._answer(request, "langfuse")
-
-    async def _scores(self, request: Request) -> Response:
-        return await self._answer(request, "langfuse", are_scores=True)
 
     async def _health(self, _: Request) -> Response:
         problem = "the last write failed" if self._failed else self._folding.error or self._is_full()

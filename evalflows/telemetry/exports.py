@@ -782,7 +782,7 @@ def _batches(parts: Iterator[Telemetry]) -> Iterator[Telemetry]:
     rows = size = 0
     for part in parts:
         batch.append(part)
-        rows += len(part.observations) + len(part.scores) + len(part.labels)
+        rows += part.n_rows
         size += sum(map(_size, part.observations))
         if rows >= BATCH_ROWS or size >= BATCH_CHARACTERS:
             yield merged(batch)

@@ -40,6 +40,10 @@ class Telemetry:
     rejected: list[str] = field(default_factory=list)  # one line per span or log record that is invalid
     ignored: int = 0  # log records that are about no trace, or no GenAI events; feedback that points at nothing
 
+    @property
+    def n_rows(self) -> int:
+        return len(self.observations) + len(self.scores) + len(self.labels)
+
 
 Subject = tuple[Literal["trace", "observation", "session"], str]
 """What feedback is about: its kind, and its id; that of an observation begins with its trace's."""

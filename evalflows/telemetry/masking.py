@@ -57,8 +57,9 @@ def _parts(text: str) -> Iterator[Span]:
     yield from sorted(edges, key=lambda edge: edge[0] - edge[1])
 
 
-def _card(text: str) -> Span | None:
-    return next((part for part in _parts(text) if is_card_number(text[slice(*part)])), None)
+def _part_that(is_secret: Callable[[str], bool]) -> Callable[[str], Span | None]:
+    """Return what finds the longest part of a text that is a secret."""
+    return lambda text: next((part for part in _parts(text) if is_secret(text[slice(*part)])), None)
 
 
 def is_card_number(text: str) -> bool:
@@ -70,10 +71,6 @@ def is_card_number(text: str) -> bool:
         return False
     doubled = [sum(divmod(2 * digit, 10)) for digit in digits[-2::-2]]
     return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
-
-
-def _iban(text: str) -> Span | None:
-    return next((part for part in _parts(text) if is_iban(text[slice(*part)])), None)
 
 
 def is_iban(text: str) -> bool:
@@ -132,13 +129,13 @@ SECRETS = (
     SecretPattern(
         kind="iban",
         pattern=re.compile(r"(?<!\w)[A-Za-z]{2}\d{2}(?:[ -]?[A-Za-z0-9]{4}){2,7}(?:[ -]?[A-Za-z0-9]{1,4})?(?!\w)"),
-        within=_iban,
+        within=_part_that(is_iban),
         same=_without_separators,
     ),
     SecretPattern(
         kind="card",
         pattern=re.compile(r"(?<![\w-])\d(?:[ -]?\d){12,30}(?![\w-])"),
-        within=_card,
+        within=_part_that(is_card_number),
         same=_without_separators,
     ),
     SecretPattern(

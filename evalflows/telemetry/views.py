@@ -467,13 +467,10 @@ def _side(fields: Fields, field: str, kind: str, messages: Sequence[dict[str, An
         return found
     if messages:
         return {"messages": list(messages)}
-    if found == {} and _of_langsmith(fields):  # what LangSmith leaves of values that are hidden
+    is_langsmith = fields.row.source == "langsmith" or "langsmith.span.kind" in fields.short
+    if found == {} and is_langsmith:  # what LangSmith leaves of values that are hidden
         return None
     return None if kind in TALKING and messages_of(found) else found
-
-
-def _of_langsmith(fields: Fields) -> bool:
-    return fields.row.source == "langsmith" or "langsmith.span.kind" in fields.short
 
 
 def _tool_calls(view: ObservationView, fields: Fields, said: Conversation) -> list[ToolCall]:

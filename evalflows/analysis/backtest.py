@@ -418,15 +418,12 @@ class Replicates:
         )
         return [(tested.rule, of_rule) for tested, of_rule in zip(testable, found, strict=True)]
 
-    def feasible_regression(self, metric: str, regression: float) -> float:
-        """Return the largest regression up to `regression` that can be planted: values have a worst possible one."""
-        return min(regression, _distance_to_worst(self.evaluation.compared[metric]))
-
     def _compared(self, rule: Rule, regression: float | None) -> ReplicatedRule:
         if regression is None:
             return self._without_difference[rule]
         paired = self.evaluation.compared[rule.metric]
-        return self._tested(rule, paired, self._regressed(rule.metric, regression))
+        rows = with_regression(paired, self._swapped(rule.metric), regression, self.seed)
+        return self._tested(rule, paired, rows)
 
     def _tested(self, rule: Rule, paired: PairedMetric, rows: PairedRows) -> ReplicatedRule:
         tested = replicated_differences(paired, rows, of_no_difference=rule.is_of_no_difference)
@@ -441,9 +438,6 @@ class Replicates:
     def _swapped(self, metric: str) -> PairedRows:
         swaps = self.swaps[:, self.evaluation.pair.shared_places(metric)]
         return swap_sides(self.evaluation.compared[metric], swaps)
-
-    def _regressed(self, metric: str, regression: float) -> PairedRows:
-        return with_regression(self.evaluation.compared[metric], self._swapped(metric), regression, self.seed)
 
     @cached_property
     def _without_difference(self) -> Mapping[Rule, ReplicatedRule]:
@@ -522,7 +516,8 @@ def backtest(
     pairs = past.pairs() if gate.compares else []
     evaluated = [(pair, evaluations.of_pair(pair.candidate, pair.baseline)) for pair in pairs[:limit]]
     decisions = [_decision(evaluation, pair.baseline, pair.relation) for pair, evaluation in evaluated]
-    of_halves = [_decision(evaluations.of_halves(row, seed), row, "halves") for row in _repeated(past, limit)]
+    repeated = [row for row in past.experiments if gate.compares and row.repetitions > 1][:limit]
+    of_halves = [_decision(evaluations.of_halves(row, seed), row, "halves") for row in repeated]
     complete = [evaluation for _, evaluation in evaluated if evaluation.has_all_estimates]
     return Backtest(
         gate=gate.name,
@@ -536,11 +531,6 @@ def backtest(
         simulated=_simulated(gate, complete, replicates, seed) if complete and replicates else None,
         notes=_notes(gate),
     )
-
-
-def _repeated(past: PastExperiments, limit: int) -> list[ExperimentRow]:
-    """Return the newest experiments with repetitions, which can be split in halves."""
-    return [row for row in past.experiments if past.gate.compares and row.repetitions > 1][:limit]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -656,11 +646,12 @@ def _simulated(gate: GateSpec, evaluations: Sequence[GateEvaluation], replicates
 def _planted_regression(drawn: Sequence[Replicates], metric: str, margin: float, times: int) -> PlantedFall:
     regression = times * margin
     by_evaluation = [of_pair.decisions({metric: regression}) for of_pair in drawn]
+    possible = (_distance_to_worst(of_pair.evaluation.compared[metric]) for of_pair in drawn)
     return PlantedFall(
         metric=metric,
         times=times,
         fall=regression,
-        reached=float(np.mean([of_pair.feasible_regression(metric, regression) for of_pair in drawn])),
+        reached=float(np.mean([min(regression, distance) for distance in possible])),
         caught=_share(decisions.caught for decisions in by_evaluation),
         passed=_share(decisions.passed for decisions in by_evaluation),
     )

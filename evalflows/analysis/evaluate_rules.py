@@ -53,7 +53,8 @@ def evaluate_rules(
         result = _evaluated(rule, estimate, confidence_level, min_examples, outcome)
         result = replace(result, p_below=p_values.get(rule), p_adjusted=p_adjusted.get(rule))
         result = _with_adjustment(result, confidence_level, len(p_values), adjustment)
-        results.append(_with_figures(result, estimate, confidence_level))
+        facts, (low, high) = estimate.facts, estimate.interval_at(confidence_level) or (None, None)
+        results.append(replace(result, value=facts.value, low=low, high=high, n=facts.n, n_missing=facts.n_missing))
     return results
 
 
@@ -61,12 +62,6 @@ def conclusion_of(results: Sequence[RuleOutcome]) -> DecisionConclusion:
     """FAIL if any rule is broken, PASS if all are met."""
     outcomes = {result.outcome for result in results}
     return "FAIL" if "broken" in outcomes else "NOT ENOUGH EVIDENCE" if "open" in outcomes else "PASS"
-
-
-def _with_figures(result: RuleOutcome, estimate: Estimate, confidence_level: float) -> RuleOutcome:
-    """Add the estimate to a result."""
-    facts, (low, high) = estimate.facts, estimate.interval_at(confidence_level) or (None, None)
-    return replace(result, value=facts.value, low=low, high=high, n=facts.n, n_missing=facts.n_missing)
 
 
 def _with_adjustment(result: RuleOutcome, confidence_level: float, n_tests: int, adjustment: Adjustment) -> RuleOutcome:

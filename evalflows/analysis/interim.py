@@ -179,7 +179,9 @@ class RunningEstimate(Estimate):
             return confidence_sequence(
                 values, bounds=self.bounds, confidence_level=confidence_level, interim_analyses=self.ends
             )
-        shift, names = self._shift(), self.clusters.names
+        names, shift = self.clusters.names, 0.0
+        if self.bounds is not None and not self.bounds[0] <= 0 <= self.bounds[1]:
+            shift = self.bounds[0]  # then the bounds of a cluster sum include 0, whatever its size
         sums = cluster_values(
             values - shift,
             names,
@@ -193,10 +195,6 @@ class RunningEstimate(Estimate):
             sums.values, bounds=wider, confidence_level=confidence_level, interim_analyses=ends
         )
         return replace(sequence, low=_shifted(sequence.low, shift), high=_shifted(sequence.high, shift))
-
-    def _shift(self) -> float:
-        """Return what to subtract from values so that the bounds of a cluster sum include 0, whatever its size."""
-        return self.bounds[0] if self.bounds is not None and not self.bounds[0] <= 0 <= self.bounds[1] else 0.0
 
     def _means(self) -> Interval | None:
         if not self.smallest.size:

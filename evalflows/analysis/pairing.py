@@ -18,7 +18,7 @@ from evalflows.stats.means import MeanEstimate, linearised, mean_estimate
 from evalflows.stats.paired import PairedDifference, PairedDifferences, paired_difference, paired_differences
 from evalflows.store.queries.shared_examples import SharedRounds, shared_examples, with_same
 from evalflows.store.queries.values import Mask, MetricValues, Values
-from evalflows.store.records import ExampleRow, ExperimentRow, Reason
+from evalflows.store.records import ExperimentRow, Reason
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store
 
@@ -460,7 +460,7 @@ def matched(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> 
         return MatchedExamples(example_ids=ours, candidate=places, baseline=places, is_whole=True)
     shared = shared_examples(store, [candidate, baseline])
     # scores against different references are not comparable
-    shared = with_same(shared, load_snapshot(store, baseline.snapshot_id), _references)
+    shared = with_same(shared, load_snapshot(store, baseline.snapshot_id), "reference_outputs")
     names = shared.examples.ids
     return MatchedExamples(
         example_ids=names,
@@ -488,10 +488,6 @@ def sample_at(sample: MetricSample, places: Places) -> MetricSample:
     """Return a metric with its clusters on some of the examples."""
     clusters = None if sample.clusters is None else [sample.clusters[place] for place in places]
     return replace(sample, values=at_places(sample.values, places), clusters=clusters)
-
-
-def _references(example: ExampleRow) -> str | None:
-    return example.reference_outputs
 
 
 def _example_ids(store: Store, snapshot_id: str) -> list[str]:

@@ -507,7 +507,8 @@ def _judge(inputs: PlanInputs, evaluator: Evaluator, judged: Sequence[ExampleRow
         return None  # vectors are made in this process
     model = model_of(connection, spec.model or (spec.args.get("model") if embeds else None), embeds=embeds)
     measured, requests = _judges_dry_run(inputs, evaluator, name, judged)
-    assumed = history.calls_each if history else float(_repeats(spec))
+    repeats = spec.args.get("repeats", 1)
+    assumed = history.calls_each if history else float(repeats if isinstance(repeats, int) else 1)
     return _Judge(
         name=cascade.name,
         connection=name,
@@ -546,11 +547,6 @@ def _judges_dry_run(
     known = [requests for requests in by_example if requests is not None]
     requests = [request for requests in known for request in requests]
     return (len(requests) / len(known) if requests else None), requests
-
-
-def _repeats(spec: FallbackSpec) -> int:
-    repeats = spec.args.get("repeats", 1)
-    return repeats if isinstance(repeats, int) else 1
 
 
 def _note(history: CallsEach | None) -> str:

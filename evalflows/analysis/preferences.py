@@ -23,8 +23,6 @@ from evalflows.store.row_specs import comparison_spec
 from evalflows.store.sql import ask_arrow
 from evalflows.store.store import Store
 
-Values = npt.NDArray[np.float64]
-
 MAX_SLICE_VALUES = 50
 """A field with more values than this is nearly an id, so it gives no slices."""
 

@@ -276,12 +276,8 @@ def give_label(store: Store, review: Review, question: Question, token: str, ans
     }
     said = question.label(answer)
     row |= _of_pair(item, review.first_shown(token), str(said["value"])) if item.other_run_id else said
-    return add_label(store, review_batch(reviewed, review.labeller), row)
-
-
-def review_batch(reviewed: Reviewed, labeller: str) -> str:
-    """Return the id of the batch of all labels of a metric that one person gives."""
-    return derived_id("review", reviewed.subject_id, reviewed.metric, labeller)
+    batch = derived_id("review", reviewed.subject_id, reviewed.metric, review.labeller)  # of all that the person gives
+    return add_label(store, batch, row)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

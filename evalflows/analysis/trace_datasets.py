@@ -3,9 +3,8 @@
 Only `add_traces` writes.
 """
 
-import hashlib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -18,7 +17,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.failure_modes import PREFIX
 from evalflows.stats.agreement import expected_error
 from evalflows.store.dataset_versions import merge_examples
-from evalflows.store.ingest import LoadedDataset, load_dataset, selected_examples
+from evalflows.store.ingest import LoadedDataset, load_dataset, lot, selected_examples
 from evalflows.store.queries.failures import answers_with_mode, examples_with_mode, owners_of
 from evalflows.store.queries.trace_evaluations import ItemValue, item_values, production_metric
 from evalflows.store.queries.trace_filters import condition
@@ -47,8 +46,8 @@ def ordered_keys(store: Store, selection: TraceSelection) -> tuple[list[ItemKey]
     if not keys:
         raise InputError(f"{selection.scope}: none meet the filter in this time, wanted at least one (`traces ls`)")
     if selection.order not in RANKED:
-        lots = {key.id: _lot(key.id, selection.seed) for key in keys} if selection.order == "random" else None
-        return (keys if lots is None else sorted(keys, key=lambda key: lots[key.id])), 0
+        is_random = selection.order == "random"
+        return (sorted(keys, key=lambda key: lot(key.id, selection.seed)) if is_random else keys), 0
     urgency = _urgency(store, selection)
     scored = [key for key in keys if key.id in urgency]
     if not scored:
@@ -96,11 +95,6 @@ def _uncertainty(values: Sequence[ItemValue], declared: tuple[float, float] | No
     return dict(zip(by_item, map(float, errors), strict=True))
 
 
-def _lot(identity: str, seed: int) -> bytes:
-    """Return a sort key that depends only on the seed and the id, so that new items hardly change the sample."""
-    return hashlib.sha256(f"{seed}:{identity}".encode()).digest()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
     """The examples of a dataset and those that a selection adds."""
@@ -129,7 +123,9 @@ def growth_by_traces(store: Store, name: str | None, selection: TraceSelection) 
     first = next(rows, None)
     if first is None and before is None:
         raise InputError(_nothing(selection, made.counts))
-    examples = old if first is None else merge_examples(old, _examples(chain([first], rows)), PRODUCTION)
+    examples = old
+    if first is not None:
+        examples = merge_examples(old, to_examples(enumerate(chain([first], rows), start=1), PRODUCTION), PRODUCTION)
     metadata = {"selection": _described(selection), **_outcome(made.counts)}
     return Growth(current=before if first is None else None, examples=examples, counts=made.counts, metadata=metadata)
 
@@ -187,10 +183,6 @@ def loaded_dataset(store: Store, spec: DatasetSpec, *, final: bool = False) -> L
         **selected_examples(growth.examples, spec, final=final)._asdict(),
         metadata=growth.metadata,
     )
-
-
-def _examples(rows: Iterator[dict[str, Any]]) -> Examples:
-    return to_examples(enumerate(rows, start=1), PRODUCTION)
 
 
 def _nothing(selection: TraceSelection, counts: "ExampleCounts") -> str:

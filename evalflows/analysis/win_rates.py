@@ -259,7 +259,8 @@ def _ratings(
 def _classified(pending: Sequence["_Pending"], adjustment: Adjustment) -> Iterator[VerdictRow]:
     """Classify all win rates of a comparison, adjusted together, and those of slices, adjusted together."""
     overall, of_slices = (
-        iter(classify(_tests(pending, is_of_slice=is_of_slice), adjustment)) for is_of_slice in (False, True)
+        iter(classify([one.test for one in pending if one.test and one.is_of_slice == is_of_slice], adjustment))
+        for is_of_slice in (False, True)
     )
     for verdict in pending:
         if verdict.test is None:
@@ -274,10 +275,6 @@ def _classified(pending: Sequence["_Pending"], adjustment: Adjustment) -> Iterat
             p_adjusted=classified.p_adjusted,
             adjustment=classified.adjustment,
         )
-
-
-def _tests(pending: Sequence["_Pending"], *, is_of_slice: bool) -> list[DifferenceTest]:
-    return [verdict.test for verdict in pending if verdict.test and verdict.is_of_slice == is_of_slice]
 
 
 def _test_columns(test: DifferenceTest, outcomes: pd.DataFrame) -> dict[str, Any]:

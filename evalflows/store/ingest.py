@@ -167,8 +167,8 @@ def selected_examples(examples: Examples, spec: DatasetSpec, *, final: bool) -> 
             places = [place for place in places if (splits[place] == FINAL) == final]
             n_left_out = 0 if final else n_final
     if spec.sample is not None and spec.sample < len(places):
-        ranks = [_rank(examples.ids[place], spec.seed) for place in places]
-        drawn = sorted(range(len(ranks)), key=ranks.__getitem__)[: spec.sample]
+        lots = [lot(examples.ids[place], spec.seed) for place in places]
+        drawn = sorted(range(len(lots)), key=lots.__getitem__)[: spec.sample]
         places = [places[number] for number in sorted(drawn)]
     selected = examples if len(places) == len(examples) else examples.select(places)
     return Selection(selected, any(splits[place] == FINAL for place in places), n_left_out)
@@ -184,6 +184,6 @@ def _of_splits(splits: Sequence[str | None], wanted: Sequence[str]) -> list[int]
     return places
 
 
-def _rank(example_id: str, seed: int) -> bytes:
-    """Return a sort key that depends only on the seed and the id, so that new examples hardly change the sample."""
-    return hashlib.sha256(f"{seed}:{example_id}".encode()).digest()
+def lot(identity: str, seed: int) -> bytes:
+    """Return a sort key that depends only on the seed and the id, so that new ones hardly change the sample."""
+    return hashlib.sha256(f"{seed}:{identity}".encode()).digest()

@@ -1,8 +1,9 @@
 """Examples that several experiments share, and rounds in which they were answered together."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -79,24 +80,22 @@ def shared_examples(store: Store, experiments: Sequence[ExperimentRow]) -> Share
     n_known = len(frozenset(first.ids).union(*known))
     shared = SharedExamples(examples=first.select(everywhere), absent=n_known - len(everywhere), changed=0)
     for other in others:
-        shared = with_same(shared, other, _inputs)
+        shared = with_same(shared, other, "inputs")
     return shared
 
 
 def with_same(
-    shared: SharedExamples, other: Iterable[ExampleRow], text: Callable[[ExampleRow], str | None]
+    shared: SharedExamples, other: Iterable[ExampleRow], field: Literal["inputs", "reference_outputs"]
 ) -> SharedExamples:
     """Drop the shared examples that have another text in another snapshot."""
-    texts = {example.example_id: _digest(text(example)) for example in other}
+    texts = {example.example_id: _digest(getattr(example, field)) for example in other}
     same = [
-        number for number, example in enumerate(shared.examples) if texts[example.example_id] == _digest(text(example))
+        number
+        for number, example in enumerate(shared.examples)
+        if texts[example.example_id] == _digest(getattr(example, field))
     ]
     changed = len(shared.examples) - len(same)
     return replace(shared, examples=shared.examples.select(same), changed=shared.changed + changed)
-
-
-def _inputs(example: ExampleRow) -> str:
-    return example.inputs
 
 
 def _digest(text: str | None) -> bytes | None:

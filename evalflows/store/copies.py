@@ -105,7 +105,10 @@ class TableCopies:
 
         Where all are sealed, it reads just these files, which takes a fifth of the time of the view.
         """
-        sealed = [next((path for path, _ in of_owner if _is_sealed(path)), None) for of_owner in files.values()]
+        sealed = [
+            next((path for path, _ in of_owner if (file := StoredFile.at(path)) and file.is_sealed), None)
+            for of_owner in files.values()
+        ]
         if self._has_damage or None in sealed:
             return f"from memory.source.{table} {whose}"
         paths = [self._layout.empty(table), *(path for path in sealed if path)]
@@ -213,8 +216,3 @@ def _files_of(states: Mapping[str, object], table: str) -> Files:
 def _is_large(files: Files) -> bool:
     states: list[Any] = [state for of_owner in files.values() for _, state in of_owner]
     return len(states) > MOST_FILES or sum(size for size, *_ in states) > MOST_BYTES
-
-
-def _is_sealed(path: str) -> bool:
-    file = StoredFile.at(path)
-    return file is not None and file.is_sealed

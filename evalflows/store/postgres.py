@@ -51,14 +51,6 @@ class Shape:
     columns: dict[str, str]
     meanings: dict[str, str]
 
-    @property
-    def columns_sql(self) -> str:
-        return ", ".join(f"{identifier(name)} {kind}" for name, kind in self.columns.items())
-
-    @property
-    def key_sql(self) -> str:
-        return ", ".join(map(identifier, self.key))
-
 
 _NO_REFERENCE = (
     asyncpg.ForeignKeyViolationError,
@@ -145,7 +137,8 @@ class Schema:
         if shape.name in self.states:
             await self.unrelate(shape.name)
             await self._connection.execute(f"drop table if exists {table}")
-        await self._connection.execute(f"create table {table} ({shape.columns_sql})")
+        columns = ", ".join(f"{identifier(name)} {kind}" for name, kind in shape.columns.items())
+        await self._connection.execute(f"create table {table} ({columns})")
         await self._connection.execute(f"comment on table {table} is {quoted(shape.about)}")
         for column, meaning in shape.meanings.items():
             await self._connection.execute(f"comment on column {table}.{identifier(column)} is {quoted(meaning)}")
@@ -225,7 +218,8 @@ class Schema:
             return False
         try:
             async with self._connection.transaction():
-                await self._connection.execute(f"alter table {table} add primary key ({shape.key_sql})")
+                key = ", ".join(map(identifier, shape.key))
+                await self._connection.execute(f"alter table {table} add primary key ({key})")
         except _NO_KEY:
             return False
         return True
@@ -294,7 +288,7 @@ def converter_of(kind: str) -> Callable[[Any], Any] | None:
     """Return the function that makes values of a type fit PostgreSQL; None if all do."""
     converters: dict[str, Callable[[Any], Any]] = {
         "text": fitting_text,
-        "text[]": _fitting_texts,
+        "text[]": lambda texts: [None if text is None else fitting_text(text) for text in texts],
         "jsonb": fitting_json,
     }
     return converters.get(type_of(kind))
@@ -310,10 +304,6 @@ def fitting_json(text: str) -> str:
     text = _ESCAPED_NUL.sub(rf"\g<1>{NUL}", text)
     is_plain = text.count("[") + text.count("{") < _DEEP and not _RARE.search(text)
     return text if is_plain or _is_readable(text) else json.dumps(text, ensure_ascii=False)
-
-
-def _fitting_texts(texts: list[str | None]) -> list[str | None]:
-    return [None if text is None else fitting_text(text) for text in texts]
 
 
 def _is_readable(text: str) -> bool:

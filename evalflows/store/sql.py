@@ -175,14 +175,9 @@ def _check_query(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
         if kind.endswith("_NODE") and kind not in _QUERY_NODES:
             statement = kind.removesuffix("_NODE").removesuffix("_QUERY")
             raise InputError(f"sql: got {statement} within a query, wanted a query that only reads")
-        if kind == "TABLE_FUNCTION":
-            _check_table_function(node)
-
-
-def _check_table_function(node: dict[str, Any]) -> None:
-    name = str(node["function"]["function_name"]).lower()
-    if name not in _TABLE_FUNCTIONS:
-        raise InputError(f"sql: got {name}(), wanted a view or a function that reads no file and runs no SQL")
+        name = str(node["function"]["function_name"]).lower() if kind == "TABLE_FUNCTION" else None
+        if name is not None and name not in _TABLE_FUNCTIONS:
+            raise InputError(f"sql: got {name}(), wanted a view or a function that reads no file and runs no SQL")
 
 
 def _dicts(tree: Any) -> Iterator[dict[str, Any]]:
@@ -353,8 +348,10 @@ def create_own_marts(connection: duckdb.DuckDBPyConnection, names: frozenset[str
     for path in own_views(names):
         try:
             statements = connection.extract_statements(path.read_text(encoding="utf-8"))
-            if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
-                raise InputError(f"{path}: got {_kinds(statements)}, wanted one query (select, from, with)")
+            kinds = [statement.type for statement in statements]
+            if kinds != [duckdb.StatementType.SELECT]:
+                got = ", ".join(kind.name for kind in kinds) or "nothing"
+                raise InputError(f"{path}: got {got}, wanted one query (select, from, with)")
             connection.execute(view_statement(path))
             columns = connection.execute(f"from main.{path.stem} limit 0").description or []
         except duckdb.Error as error:
@@ -385,10 +382,6 @@ def _run(
         raise InputError(f"sql: {first}, wanted a query that needs less") from error
     except DUCKDB_ERRORS as error:
         raise InputError(f"sql: {_one_line(error)}") from error
-
-
-def _kinds(statements: list[duckdb.Statement]) -> str:
-    return ", ".join(statement.type.name for statement in statements) or "nothing"
 
 
 def _one_line(error: Exception) -> str:

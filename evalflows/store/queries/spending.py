@@ -67,7 +67,8 @@ def spent_on_part(store: Store, owner: str, part: str) -> Paid:
     rows = _rows(store, "calls", owner, part, ["call_id", "cost_usd", "estimated_usd"])
     calls = {row["call_id"]: (row["cost_usd"], row["estimated_usd"]) for row in rows}
     answers: dict[str, float | None] = {}
-    if _is_http(store, owner):
+    experiment: list[ExperimentRow] = store.read("experiments", owner)
+    if experiment and experiment[0].target_kind == "http":
         for row in _rows(store, "outputs", owner, part, ["run_id", "status", "cost_usd"]):
             if row["status"] == "ok":
                 answers[row["run_id"]] = row["cost_usd"]
@@ -92,11 +93,6 @@ def was_over_budget(store: Store, owner: str, part: str) -> bool:
         for table in ("outputs", "judgements")
         for row in _rows(store, table, owner, part, ["error_kind"])
     )
-
-
-def _is_http(store: Store, owner: str) -> bool:
-    rows: list[ExperimentRow] = store.read("experiments", owner)
-    return bool(rows) and rows[0].target_kind == "http"
 
 
 def _rows(store: Store, table: str, owner: str, part: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:

@@ -292,10 +292,6 @@ class PastPair:
     baseline: ExperimentRow
     relation: Relation
 
-    @property
-    def is_same_target(self) -> bool:
-        return bool(is_same_target(self.candidate, self.baseline))
-
 
 @dataclass(frozen=True, kw_only=True)
 class PastExperiments:

@@ -227,17 +227,8 @@ def _agreement(first: Preferences, second: Preferences, confidence_level: float)
     span = f" [{low:.2f}, {high:.2f}]" if low is not None and high is not None else ""
     share = "-" if estimate.share is None else f"{estimate.share:.1%}"
     message = f"the same verdict on {share} of {estimate.n} pairs{kappa}{span}"
-    return JudgeBias(
-        name=f"agreement with {second.metric}",
-        message=message,
-        share=estimate.share,
-        kappa=estimate.kappa,
-        low=estimate.low,
-        high=estimate.high,
-        standard_error=estimate.standard_error,
-        method=estimate.method,
-        n=estimate.n,
-    )
+    bias = _bias(f"agreement with {second.metric}", message, None, estimate.share, estimate)
+    return replace(bias, kappa=estimate.kappa)
 
 
 def _bias(name: str, message: str, passed: bool | None, share: float | None, estimate: Estimate) -> JudgeBias:

@@ -38,6 +38,11 @@ EXTREMES: tuple[Extreme, Extreme] = ("smallest", "largest")
 
 Places = npt.NDArray[np.intp]
 
+_OF_ESTIMATE = (
+    *("candidate_mean", "baseline_mean", "difference", "standard_error", "confidence_level", "method"),
+    *("n_pairs", "n_clusters"),
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
@@ -343,18 +348,8 @@ def _with_missing_at(values: MetricValues, where: Mask) -> MetricValues:
 def difference_columns(test: DifferenceTest) -> dict[str, Any]:
     """Return the columns of a verdict's row that hold figures."""
     estimate, lowest, highest = test.estimate, test.lowest, test.highest
-    return {
-        "candidate_mean": estimate.candidate_mean,
-        "baseline_mean": estimate.baseline_mean,
-        "difference": estimate.difference,
-        "standard_error": estimate.standard_error,
-        "ci_low": estimate.low,
-        "ci_high": estimate.high,
-        "confidence_level": estimate.confidence_level,
+    return estimate_columns(estimate) | {
         "p_value": estimate.p_value,
-        "method": estimate.method,
-        "n_pairs": estimate.n_pairs,
-        "n_clusters": estimate.n_clusters,
         "warning": estimate.warning,
         "worst_case_low": lowest.difference if lowest else None,
         "worst_case_high": highest.difference if highest else None,
@@ -363,6 +358,11 @@ def difference_columns(test: DifferenceTest) -> dict[str, Any]:
         "margin": test.margin,
         "higher_is_better": test.higher_is_better,
     }
+
+
+def estimate_columns(estimate: PairedDifference) -> dict[str, Any]:
+    """Return the columns of a verdict's row that hold a difference and its interval."""
+    return {name: getattr(estimate, name) for name in _OF_ESTIMATE} | {"ci_low": estimate.low, "ci_high": estimate.high}
 
 
 def counts_of(candidate: MetricValues, baseline: MetricValues) -> dict[str, Any]:

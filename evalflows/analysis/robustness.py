@@ -244,30 +244,18 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightAnalysis:
-    """The effect of other weights on the winner by one composite."""
-
-    declared: OneAtATime
-    shares: WeightShares
-
-
-def analyse_weights(runs: CompositeRuns, change: float) -> WeightAnalysis | None:
-    """Analyse a composite under other weights; None if it has no weights or no runs."""
+def analyse_weights(runs: CompositeRuns, change: float) -> tuple[OneAtATime, WeightShares] | None:
+    """Return the effect of other weights on the winner by a composite; None if it has no weights or no runs."""
     if runs.runs is None:
         return None
-    weights = list(runs.composite.weights.values())
-    return WeightAnalysis(
-        declared=one_at_a_time(runs.runs, weights, change),
-        shares=share_of_weights(runs.runs),
-    )
+    return one_at_a_time(runs.runs, list(runs.composite.weights.values()), change), share_of_weights(runs.runs)
 
 
 def weights_check(batch: str, runs: CompositeRuns, change: float) -> CheckRow:
     """Check that changing any one weight a little does not change the winner."""
     analysis = analyse_weights(runs, change)
     sentences = _sentences(runs, analysis)
-    decisive = [change.changes_winner for change in analysis.declared.changes] if analysis else []
+    decisive = [change.changes_winner for change in analysis[0].changes] if analysis else []
     return CheckRow(
         check_id=derived_id(batch, WEIGHTS, runs.composite.name),
         batch_id=batch,
@@ -284,27 +272,27 @@ def weights_check(batch: str, runs: CompositeRuns, change: float) -> CheckRow:
     )
 
 
-def _sentences(runs: CompositeRuns, analysis: WeightAnalysis | None) -> list[str]:
+def _sentences(runs: CompositeRuns, analysis: tuple[OneAtATime, WeightShares] | None) -> list[str]:
     wording = RobustnessSentences(runs)
     if analysis is None:
         return [f"{runs.composite.name}: no weight analysis: {runs.reason}"]
-    leaders = analysis.declared.leaders
+    declared, shares = analysis
     parts = [
-        wording.lead(analysis.declared),
-        *wording.changes(analysis.declared),
-        wording.shares(leaders, analysis.shares),
+        wording.lead(declared),
+        *wording.changes(declared),
+        wording.shares(declared.leaders, shares),
         *wording.counted(),
     ]
     return [f"{runs.composite.name}: {sentence}" for sentence in parts if sentence]
 
 
-def _observed(runs: CompositeRuns, analysis: WeightAnalysis | None) -> dict[str, Any]:
+def _observed(runs: CompositeRuns, analysis: tuple[OneAtATime, WeightShares] | None) -> dict[str, Any]:
     """Return all figures, by name; None without a weight analysis."""
     empty = dict.fromkeys(("weights", "scores", "shares", "standard_errors"))
     kept = {"n_examples": runs.n_examples, "n_left_out": runs.n_left_out, "reason": runs.reason}
     if analysis is None:
         return {**empty, **kept, "changes": [], "leaders": []}
-    declared, shares = analysis.declared, analysis.shares
+    declared, shares = analysis
     return {
         **kept,
         "how": runs.composite.aggregation,

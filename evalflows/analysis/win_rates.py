@@ -10,7 +10,7 @@ import pandas as pd
 
 from evalflows.analysis.interim_win_rates import NOT_AT_LOOKS, Look, conclusion_of
 from evalflows.analysis.judge_biases import ORDER_UNKNOWN, JudgeBias, as_check, biases_of, exclusion, shown_in_one_order
-from evalflows.analysis.pairing import difference_columns
+from evalflows.analysis.pairing import difference_columns, estimate_columns
 from evalflows.analysis.preferences import (
     LENGTH_CONTROLLED,
     Preferences,
@@ -385,6 +385,8 @@ class _Matchup:
         if self.exclusion is not None:
             verdict = Verdict.undecided(self.exclusion)
         kind = LENGTH_CONTROLLED if length_controlled else None
+        low = None if difference.low is None else max(difference.low, -1.0)
+        high = None if difference.high is None else min(difference.high, 1.0)
         return VerdictRow(
             verdict_id=derived_id(self.comparison_id, self.candidate, self.baseline, self.metric, name, kind),
             run_group=self.comparison_id,
@@ -397,24 +399,9 @@ class _Matchup:
             conclusion=verdict.conclusion,
             reason=verdict.reason,
             reason_code=verdict.reason_code,
-            **_estimate_columns(difference),
+            **estimate_columns(replace(difference, low=low, high=high)),
             **_count_columns(counts),
         )
-
-
-def _estimate_columns(difference: PairedDifference) -> dict[str, Any]:
-    return {
-        "candidate_mean": difference.candidate_mean,
-        "baseline_mean": difference.baseline_mean,
-        "difference": difference.difference,
-        "standard_error": difference.standard_error,
-        "ci_low": None if difference.low is None else max(difference.low, -1.0),
-        "ci_high": None if difference.high is None else min(difference.high, 1.0),
-        "confidence_level": difference.confidence_level,
-        "method": difference.method,
-        "n_pairs": difference.n_pairs,
-        "n_clusters": difference.n_clusters,
-    }
 
 
 def _count_columns(counts: Mapping[str, Any]) -> dict[str, Any]:

@@ -525,12 +525,21 @@ class PairwiseStringEvaluator(ABC):
         return await asyncio.to_thread(lambda: self._evaluate_string_pairs(**arguments))
 
     def _check(self, input_text: str | None, reference: str | None) -> None:
+        _check_required(self, input_text, reference)
         texts = {"input": (self.requires_input, input_text), "reference": (self.requires_reference, reference)}
         for name, (is_required, text) in texts.items():
-            if is_required and text is None:
-                raise ValueError(f"{self.evaluation_name} requires {'an' if name == 'input' else 'a'} {name} string.")
             if text is not None and not is_required:
                 warnings.warn(f"Ignoring {name} in {self.evaluation_name}, as it is not expected.", stacklevel=3)
+
+
+def _check_required(evaluator: "PairwiseStringEvaluator | StringEvaluator", given: Any, reference: Any) -> None:
+    """Raise ValueError if an input or a reference is required but missing."""
+    for name, is_required, text in (
+        ("an input", evaluator.requires_input, given),
+        ("a reference", evaluator.requires_reference, reference),
+    ):
+        if is_required and text is None:
+            raise ValueError(f"{evaluator.evaluation_name} requires {name} string.")
 
 
 def refuse(where: str, options: Mapping[str, Any]) -> None:
@@ -581,12 +590,7 @@ class StringEvaluator:
         """Like `evaluate_strings`, for async callers."""
         if kwargs:
             raise InputError(f"evaluate_strings: got {min(kwargs)!r}, wanted only prediction, reference and input")
-        for name, is_required, text in (
-            ("input", self.requires_input, input),
-            ("reference", self.requires_reference, reference),
-        ):
-            if is_required and text is None:
-                raise ValueError(f"{self.evaluation_name} requires {'an' if name == 'input' else 'a'} {name} string.")
+        _check_required(self, input, reference)
         returned = await self.judge(
             inputs={} if input is None else {"input": input},
             outputs={"output": prediction},
@@ -646,26 +650,15 @@ def _score(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
     return StringEvaluator(evaluation_name=name, judge=judge, requires_input=True, requires_reference=labelled)
 
 
-def _exact(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
+def _rule(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
     async def judge(inputs: Any, outputs: Any, reference_outputs: Any) -> Any:
-        ignore_case = bool(settings.get("ignore_case"))
-        return exact_match(outputs, reference_outputs, ignore_case=ignore_case, strip=False)
+        if kind == "json_validity":
+            return json_valid(outputs)
+        if kind == "regex_match":
+            return regex(outputs, pattern=str(reference_outputs["output"]))
+        return exact_match(outputs, reference_outputs, ignore_case=bool(settings.get("ignore_case")), strip=False)
 
-    return StringEvaluator(evaluation_name=kind, judge=judge, requires_reference=True)
-
-
-def _regex(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
-    async def judge(inputs: Any, outputs: Any, reference_outputs: Any) -> Any:
-        return regex(outputs, pattern=str(reference_outputs["output"]))
-
-    return StringEvaluator(evaluation_name=kind, judge=judge, requires_reference=True)
-
-
-def _json(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
-    async def judge(inputs: Any, outputs: Any, reference_outputs: Any) -> Any:
-        return json_valid(outputs)
-
-    return StringEvaluator(evaluation_name=kind, judge=judge)
+    return StringEvaluator(evaluation_name=kind, judge=judge, requires_reference=kind != "json_validity")
 
 
 class PairwiseDistance(PairwiseStringEvaluator):
@@ -721,9 +714,9 @@ KINDS: Mapping[str, tuple[Build, set[str]]] = {
     "labeled_criteria": (_criteria, {"criteria", "llm_kwargs"}),
     "score_string": (_score, {"criteria", "normalize_by", "llm_kwargs"}),
     "labeled_score_string": (_score, {"criteria", "normalize_by", "llm_kwargs"}),
-    "exact_match": (_exact, {"ignore_case"}),
-    "regex_match": (_regex, set()),
-    "json_validity": (_json, set()),
+    "exact_match": (_rule, {"ignore_case"}),
+    "regex_match": (_rule, set()),
+    "json_validity": (_rule, set()),
     "string_distance": (_edit_distance, {"distance", "normalize_score"}),
     "embedding_distance": (_embedding_distance, {"distance_metric", "embeddings"}),
     "pairwise_string_distance": (_edit_distance, {"distance", "normalize_score"}),

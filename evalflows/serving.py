@@ -141,7 +141,7 @@ class _Connection(H11Protocol):
         self._within(HEAD_S, self._too_late)
         everyone: list[_Connection] = [*self.connections]  # type: ignore[list-item]
         same = [one for one in everyone if one.client_network == self.client_network]
-        most = _most_connections()
+        most = min(MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         if len(same) > most // 2:
             _end_one_of(same, f"{self.client_network} has {most // 2} connections")
         elif len(everyone) > most:
@@ -189,10 +189,6 @@ class _Connection(H11Protocol):
         if self.conn.their_state is h11.IDLE and self.conn.trailing_data[0]:  # browsers open connections in advance
             self.transport.write(b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
         self.transport.close()
-
-
-def _most_connections() -> int:
-    return min(MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
 
 
 def _network(client: str) -> str:

@@ -59,9 +59,6 @@ def _chosen(spec: ExperimentSpec, names: Sequence[str]) -> list[CompositeSpec]:
     known = {composite.name: composite for composite in spec.composites}
     for name in names:
         if name not in known:
-            raise InputError(f"composite {name!r}: not in {spec.name!r}, wanted {_one_of(list(known))}")
+            wanted = f"one of {', '.join(known)}" if known else "an experiment with `composites`"
+            raise InputError(f"composite {name!r}: not in {spec.name!r}, wanted {wanted}")
     return [known[name] for name in names] if names else list(known.values())
-
-
-def _one_of(known: Sequence[str]) -> str:
-    return f"one of {', '.join(known)}" if known else "an experiment with `composites`"

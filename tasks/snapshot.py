@@ -29,7 +29,6 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import TRIAL, metric_of
 from evalflows.specs.target import RecordedTarget, TargetSpec
-from evalflows.store.ingest import LoadedDataset
 from evalflows.store.queries.lookup import find_experiments, newest_complete
 from evalflows.store.records import FINAL, CheckRow, ExperimentRow
 from evalflows.store.store import Store
@@ -61,23 +60,18 @@ def check_and_freeze(spec: ExperimentSpec, *, final: bool = False) -> Context:
         processes = QuickProcesses(prepared.spec.task_runner.processes)  # they import what they need meanwhile
     try:
         check_spec(prepared, loaded.selected, store)
-        dataset = _freeze(spec.dataset, loaded, store).model_copy(update={"expectations": expectations or None})
+        dataset = DatasetSpec(  # splits and sample are kept for information
+            name=loaded.name,
+            snapshot=loaded.keep(store),
+            splits=spec.dataset.splits or ([FINAL] if loaded.has_final else None),
+            sample=spec.dataset.sample,
+            seed=spec.dataset.seed,
+        ).model_copy(update={"expectations": expectations or None})
     except BaseException:
         if processes is not None:
             processes.end()
         raise
     return RunContext(replace(prepared, spec=prepared.spec.model_copy(update={"dataset": dataset})), processes)
-
-
-def _freeze(dataset: DatasetSpec, loaded: LoadedDataset, store: Store) -> DatasetSpec:
-    """Return the dataset as a snapshot of the selected rows; splits and sample are kept for information."""
-    return DatasetSpec(
-        name=loaded.name,
-        snapshot=loaded.keep(store),
-        splits=dataset.splits or ([FINAL] if loaded.has_final else None),
-        sample=dataset.sample,
-        seed=dataset.seed,
-    )
 
 
 def _resolved(target: TargetSpec, store: Store) -> TargetSpec:

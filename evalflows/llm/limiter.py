@@ -254,18 +254,15 @@ class Limiter:
                 continue
             wait = max(self._held_until - self._clock(), self._requests.wait_s(1), self._tokens.wait_s(tokens))
             if wait > 0:
-                self._wake_in(wait)
+                if self._timer is not None:
+                    self._timer.cancel()
+                self._timer = asyncio.get_running_loop().call_later(wait, self._admit)
                 return
             self._waiting.popleft()
             self._requests.take(1)
             self._tokens.take(tokens)
             self._in_flight += 1
             waiter.set_result(Slot(self._episode, self._in_flight, tokens))
-
-    def _wake_in(self, seconds: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._admit)
 
     def _wake_drained(self) -> None:
         if self._drained and self._in_flight <= (self._lent or 0):

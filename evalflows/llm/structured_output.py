@@ -204,7 +204,7 @@ def _allowed(field: Mapping[str, Any]) -> str:
 def _value(name: str, text: str, field: Mapping[str, Any]) -> Any:
     """Parse a tag's text as a value of the field. Raise ValueError for any other text."""
     if (choices := _choices(field)) is not None:
-        by_text = {_choice_text(choice): choice for choice in choices}
+        by_text = {choice if isinstance(choice, str) else json.dumps(choice): choice for choice in choices}
         folded = [choice for key, choice in by_text.items() if key.casefold() == text.strip('"').casefold()]
         if text in by_text or len(folded) == 1:
             return by_text[text] if text in by_text else folded[0]
@@ -216,17 +216,16 @@ def _value(name: str, text: str, field: Mapping[str, Any]) -> Any:
     raise ValueError(f"{name}: got {short(text)}, wanted {_allowed(field)}")
 
 
-def _choice_text(choice: Any) -> str:
-    return choice if isinstance(choice, str) else json.dumps(choice)
-
-
 def with_response_format(request: dict[str, Any], schema: Schema, form: AnswerForm) -> dict[str, Any]:
     """Return a copy of a chat completion's body (model, messages, parameters) that requests an answer of the schema.
 
     Raise CallError (bad_request) for an invalid schema, for one that the form does not support (a tool call needs an
     object, tagged text a flat object), and for a tool call if the request has its own tools.
     """
-    _check_schema(schema)
+    try:
+        schema_validator(_cache_key(schema))
+    except ValueError as error:
+        raise CallError("bad_request", _line(str(error))) from error
     if form == "json_schema":
         named_schema = {"name": _name(schema), "schema": schema}
         return request | {"response_format": {"type": "json_schema", "json_schema": named_schema}}
@@ -496,13 +495,6 @@ def _tagged(schema_text: str) -> TaggedOutput:
         return TaggedOutput.from_schema(json.loads(schema_text))
     except ValueError as error:
         raise CallError("bad_request", _line(f"answer_form text: {error}")) from error
-
-
-def _check_schema(schema: Schema) -> None:
-    try:
-        schema_validator(_cache_key(schema))
-    except ValueError as error:
-        raise CallError("bad_request", _line(str(error))) from error
 
 
 def _violation(answer: Any, schema: Schema) -> str | None:

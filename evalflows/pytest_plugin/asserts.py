@@ -212,12 +212,13 @@ class _Claim:
 def _hold(claim: _Claim, candidate: Compared | None, baseline: Compared | None, confidence_level: float) -> DecisionRow:
     """Return the decision if the claim holds; raise otherwise."""
     __tracebackhide__ = True
+    from evalflows.pytest_plugin.message import message
     from evalflows.specs.errors import InputError
     from evalflows.specs.escaping import one_line
 
     try:
         decision = _decide(claim, candidate, baseline, confidence_level)
-        text = _message(claim, decision)
+        text = "" if decision.conclusion == "PASS" else message(claim.metric, decision)
     except InputError as error:  # report the test's line, without the traceback below it
         raise InputError(one_line(str(error))) from None
     if decision.conclusion == "NOT ENOUGH EVIDENCE" and claim.allow_open:
@@ -303,9 +304,3 @@ def _check(claim: _Claim, experiment: str) -> None:
     if claim.more_is_better not in (None, is_higher_better(store, experiment, metric)):
         better, instead = ("lower", "assert_at_most") if claim.more_is_better else ("higher", "assert_at_least")
         raise InputError(f"{claim.metric}: {better} is better, wanted {instead}")
-
-
-def _message(claim: _Claim, decision: DecisionRow) -> str:
-    from evalflows.pytest_plugin.message import message
-
-    return "" if decision.conclusion == "PASS" else message(claim.metric, decision)

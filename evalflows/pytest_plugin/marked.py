@@ -87,7 +87,8 @@ class Marked:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if call.when == "call" and (case := item.stash.get(CASE, None)) is not None and _is_recorded():
+        is_recorded = os.environ.get("LANGSMITH_TEST_TRACKING", "").lower() != "false"
+        if is_recorded and call.when == "call" and (case := item.stash.get(CASE, None)) is not None:
             setattr(report, REPORTED, base64.b64encode(pickle.dumps(case)).decode("ascii"))
         return report
 
@@ -125,10 +126,6 @@ class Marked:
             terminalreporter.section("evalflows experiments")
         for line in self._lines:
             terminalreporter.write_line(line)
-
-
-def _is_recorded() -> bool:
-    return os.environ.get("LANGSMITH_TEST_TRACKING", "").lower() != "false"
 
 
 def _imports_the_door(item: pytest.Item) -> bool:

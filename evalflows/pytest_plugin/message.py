@@ -22,7 +22,8 @@ def message(metric: str, decision: DecisionRow) -> str:
     """Build the message: the first line is the rule's result, the rest is indented below it."""
     store = Store()
     (stored,) = with_limits(store, decisions_named(store, [decision.decision_id]))
-    lines = [*_experiments(store, decision), *_notes(decision), *_missing(store, metric, decision), *stored.where]
+    differences = (note["text"] for note in from_json(decision.comparability) or ())
+    lines = [*_experiments(store, decision), *differences, *_missing(store, metric, decision), *stored.where]
     lines = [f"{decision.conclusion}: {decision.summary}", *lines, *_worst(store, metric, decision)]
     return "\n  ".join(map(one_line, lines))
 
@@ -31,12 +32,6 @@ def _experiments(store: Store, decision: DecisionRow) -> Iterator[str]:
     candidate, baseline = decision.candidate_experiment_id, decision.baseline_experiment_id
     against = f" against {_name(store, baseline)}" if baseline else ""
     yield f"{_name(store, candidate)}{against}, at a confidence level of {decision.confidence_level:g}"
-
-
-def _notes(decision: DecisionRow) -> Iterator[str]:
-    """Yield the unintended differences between the two experiments."""
-    for note in from_json(decision.comparability) or ():
-        yield note["text"]
 
 
 def _missing(store: Store, metric: str, decision: DecisionRow) -> Iterator[str]:
@@ -57,17 +52,14 @@ def _worst(store: Store, metric: str, decision: DecisionRow) -> Iterator[str]:
     items = worst_items(store, candidate, baseline, metric, SHOWN, missing_first=is_open)
     if baseline is None:
         higher_is_better = is_higher_better(store, candidate, metric_of(metric))
-        items = [item for item in items if _falls_short(item, _bound(metric, decision), higher_is_better)]
+        gate = gate_spec(decision)
+        bound = {**gate.thresholds, **gate.confident_thresholds}[metric]
+        items = [item for item in items if _falls_short(item, bound, higher_is_better)]
     if items:
         yield f"the worst items by {metric}:"
     for item in items:
         lines = item_lines(item, metric, compared=baseline is not None, width=WIDTH)
         yield from (f"  {line}" for line in lines)
-
-
-def _bound(metric: str, decision: DecisionRow) -> float:
-    gate = gate_spec(decision)
-    return {**gate.thresholds, **gate.confident_thresholds}[metric]
 
 
 def _falls_short(item: WorstItem, bound: float, higher_is_better: bool) -> bool:

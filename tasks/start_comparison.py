@@ -15,10 +15,9 @@ from evalflows.store.queries.shared_examples import shared_examples
 from evalflows.store.records import ComparisonSetRow
 from evalflows.store.row_specs import comparison_spec
 from evalflows.store.store import Store
-from evalflows.tasks.changes import changes_in_words
 from evalflows.tasks.limits import check_limits
 from evalflows.tasks.progress import enter_stage
-from evalflows.tasks.start import open_or_resume, rows_to_start
+from evalflows.tasks.start import changes_in_words, open_or_resume, rows_to_start
 
 FIXED_COLUMNS = (
     "evaluators",

@@ -19,10 +19,9 @@ from evalflows.specs.escaping import print_note
 from evalflows.store.described import to_described
 from evalflows.store.records import ExperimentRow
 from evalflows.store.store import Store
-from evalflows.tasks.changes import changes_in_words
 from evalflows.tasks.limits import check_limits
 from evalflows.tasks.progress import enter_stage
-from evalflows.tasks.start import open_or_resume, rows_to_start
+from evalflows.tasks.start import changes_in_words, open_or_resume, rows_to_start
 
 FIXED_COLUMNS = ("snapshot_id", "repetitions", "target_version", "application_version", "evaluators")
 """What a resumed experiment must have in common with its first start."""

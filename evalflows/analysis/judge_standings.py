@@ -9,7 +9,7 @@ from evalflows.analysis.labels import JudgeAndLabels, both_labels, join_labels, 
 from evalflows.specs.errors import InputError
 from evalflows.stats.agreement import agreement
 from evalflows.stats.judge_error import judge_error
-from evalflows.store.queries.labelled_items import JudgeOfLabels, labelled_items
+from evalflows.store.queries.labels import JudgeOfLabels, labelled_items
 from evalflows.store.store import Store
 
 

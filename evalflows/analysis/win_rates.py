@@ -25,11 +25,10 @@ from evalflows.analysis.verdicts import DifferenceTest, Verdict, classify
 from evalflows.engine.pair_trials import baseline_of, pairs_of
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.gate import Adjustment
-from evalflows.stats.cycles import cycles
 from evalflows.stats.length_control import LengthControlled
 from evalflows.stats.means import linearised, mean_estimate
 from evalflows.stats.paired import PairedDifference
-from evalflows.stats.ratings import Ratings, bradley_terry, rank_ranges
+from evalflows.stats.ratings import Ratings, bradley_terry, cycles, rank_ranges
 from evalflows.store.records import CheckRow, RatingRow, Reason, ReasonCode, VerdictRow, derived_id, to_json
 
 ELO, AVERAGE = 400 / math.log(10), 1000.0

@@ -162,7 +162,7 @@ def _quadratic(rows: Rows, matrix: FloatArray) -> FloatArray:
 
 
 def _sparse() -> Any:
-    # Late, as in stats.distributions.
+    # Late, as in stats.proportions.
     from scipy import sparse  # type: ignore[import-untyped, unused-ignore]
 
     return sparse

@@ -217,7 +217,7 @@ def _at_least_0(name: str, number: float) -> float:
 
 
 def _special() -> Any:
-    # Late: see stats.distributions.
+    # Late: see stats.proportions.
     from scipy import special  # type: ignore[import-untyped, unused-ignore]
 
     return special

@@ -12,7 +12,6 @@ from evalflows.stats.agreement import agreement, expected_error, krippendorff_al
 from evalflows.stats.clusters import checked_confidence_level, clustering_of, finite_vector, same_length
 from evalflows.stats.components import difference_components
 from evalflows.stats.confusion import confusion
-from evalflows.stats.cycles import cycles
 from evalflows.stats.discrimination import discrimination
 from evalflows.stats.judge_error import judge_error, prediction_powered_mean
 from evalflows.stats.label_choice import label_next
@@ -23,7 +22,7 @@ from evalflows.stats.pair_share import pair_share
 from evalflows.stats.paired import paired_difference
 from evalflows.stats.power import cautious_sd, detectable_effect, needed_examples, plan_sizes
 from evalflows.stats.proportions import one_sided_p
-from evalflows.stats.ratings import bradley_terry, rank_ranges
+from evalflows.stats.ratings import bradley_terry, cycles, rank_ranges
 from evalflows.stats.sequential import cluster_values, confidence_sequence
 from evalflows.stats.weights import means_of_examples, one_at_a_time, pareto_front, run_parts
 

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.stats.cycles import cycles
+from evalflows.stats.ratings import cycles
 
 
 def net_of(entries: int, *beats: tuple[int, int]) -> Any:

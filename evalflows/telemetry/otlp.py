@@ -148,30 +148,21 @@ def hexadecimal(identity: str) -> str:
 def rows_of_traces(request: Any) -> Telemetry:
     """Return the observations of an ExportTraceServiceRequest. Spans with invalid ids are rejected, each in a line."""
     parsed = Telemetry()
-    for resource_spans in getattr(request, "resource_spans", ()):
-        resource = _resource(resource_spans)
-        for scope_spans in resource_spans.scope_spans:
-            scope = scope_spans.scope.name or None if scope_spans.scope else None
-            for span in scope_spans.spans:
-                if problem := _id_problem(span.trace_id, span.span_id):
-                    parsed.rejected.append(_rejection(span, problem))
-                else:
-                    row = _row_of_span(span, resource, scope)
-                    parsed.observations.append(row)
-                    add_results_of_span(parsed, row)
+    for span, resource, scope in _spans(request):
+        if problem := _id_problem(span.trace_id, span.span_id):
+            parsed.rejected.append(_rejection(span, problem))
+        else:
+            row = _row_of_span(span, resource, scope)
+            parsed.observations.append(row)
+            add_results_of_span(parsed, row)
     return parsed
 
 
 def invalid_spans(request: Any) -> tuple[int, list[str]]:
     """Return how many spans a request has, and a line per span that `rows_of_traces` would reject; makes no rows."""
-    count, rejected = 0, []
-    for resource_spans in request.resource_spans:
-        for scope_spans in resource_spans.scope_spans:
-            count += len(scope_spans.spans)
-            for span in scope_spans.spans:
-                if problem := _id_problem(span.trace_id, span.span_id):
-                    rejected.append(_rejection(span, problem))
-    return count, rejected
+    spans = [span for span, *_ in _spans(request)]
+    problems = ((span, _id_problem(span.trace_id, span.span_id)) for span in spans)
+    return len(spans), [_rejection(span, problem) for span, problem in problems if problem]
 
 
 def rows_of_logs(request: Any) -> Telemetry:
@@ -181,7 +172,7 @@ def rows_of_logs(request: Any) -> Telemetry:
     to no span, are counted and ignored.
     """
     parsed = Telemetry()
-    for record, resource, scope in _records(request):
+    for record, resource, scope in _items(request, "resource_logs", "scope_logs", "log_records"):
         attributes = attributes_of(record.attributes)
         name = getattr(record, "event_name", None) or attributes.get("event.name")
         is_result = name == RESULT
@@ -197,18 +188,19 @@ def rows_of_logs(request: Any) -> Telemetry:
     return parsed
 
 
-def _records(request: Any) -> Iterator[tuple[Any, Json | None, str | None]]:
-    for resource_logs in getattr(request, "resource_logs", ()):
-        resource = _resource(resource_logs)
-        for scope_logs in resource_logs.scope_logs:
-            scope = scope_logs.scope.name or None if scope_logs.scope else None
-            for record in scope_logs.log_records:
-                yield record, resource, scope
+def _spans(request: Any) -> Iterator[tuple[Any, Json | None, str | None]]:
+    return _items(request, "resource_spans", "scope_spans", "spans")
 
 
-def _resource(group: Any) -> Json | None:
-    attributes = attributes_of(group.resource.attributes) if group.resource else {}
-    return to_json(attributes, mend=True) if attributes else None
+def _items(request: Any, groups: str, scopes: str, items: str) -> Iterator[tuple[Any, Json | None, str | None]]:
+    """Yield the spans or log records of a request, each with its resource and the name of its scope."""
+    for group in getattr(request, groups, ()):
+        attributes = attributes_of(group.resource.attributes) if group.resource else {}
+        resource = to_json(attributes, mend=True) if attributes else None
+        for part in getattr(group, scopes):
+            scope = part.scope.name or None if part.scope else None
+            for item in getattr(part, items):
+                yield item, resource, scope
 
 
 def _rejection(span: Any, problem: str) -> str:
@@ -317,20 +309,12 @@ def _text(nanoseconds: int) -> str | None:
     return at.isoformat() if (at := _moment(nanoseconds)) else None
 
 
-def rows_of_json(text: bytes) -> Telemetry:
-    """Return the rows of a request of traces or logs. A span or log record that is invalid is rejected, in a line.
-
-    Raise InputError if the text is no such request; one of metrics is ignored.
-    """
-    try:
-        fields = orjson.loads(text)
-    except ValueError as error:
-        raise InputError(f"not JSON: {error}") from error
-    return rows_of_fields(fields)
-
-
 def rows_of_fields(fields: Any) -> Telemetry:
-    """Return the rows of a request whose JSON is parsed, as `rows_of_json`."""
+    """Return the rows of a request of traces or logs in JSON. A span or log record that is invalid is rejected, in a
+    line.
+
+    Raise InputError if the value is no such request; one of metrics is ignored.
+    """
     if not isinstance(fields, dict):
         raise InputError(f"not OTLP: got {type(fields).__name__}, wanted an object with {SPANS} or {LOGS}")
     if any(name in fields for name in IN_SNAKE_CASE):

@@ -68,7 +68,7 @@ def calibrate(store: Store, experiment: str, composite: str | None, ranks: Mappi
     order = [ranks[case] for case in cases]
     found = calibrated_weights(runs, order)
     declared = checked_weights([*spec.weights.values()], len(spec.weights))
-    by_declared = runs.scores(normalised(declared))[0]
+    by_declared = _agreement(runs.scores(normalised(declared))[0].tolist(), order)
     none = (None,) * len(declared)
     return Calibration(
         experiment_id=experiment,
@@ -76,7 +76,7 @@ def calibrate(store: Store, experiment: str, composite: str | None, ranks: Mappi
         n_cases=len(cases),
         n_left_out=len(ranks) - len(cases),
         agreement=found.agreement,
-        agreement_declared=_agreement([float(score) for score in by_declared], order),
+        agreement_declared=by_declared,
         p_value=found.p_value,
         metrics=[
             CalibratedMetric(metric=metric, declared=was, weight=weight, low=low, high=high)
@@ -90,7 +90,7 @@ def calibrate(store: Store, experiment: str, composite: str | None, ranks: Mappi
             )
         ],
         reason=found.reason,
-        sentences=_sentences(composite, found, _agreement([float(score) for score in by_declared], order)),
+        sentences=_sentences(composite, found, by_declared),
     )
 
 

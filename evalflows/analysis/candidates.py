@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from evalflows.analysis.diff import STRICTEST
+from evalflows.analysis.diff import strictest
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.verdicts import classify
 from evalflows.store.store import Store
@@ -48,9 +48,10 @@ def standing(store: Store, candidates: Sequence[str], metrics: Sequence[str]) ->
         for metric in metrics
         if (paired := pair.paired(metric)) is not None
     ]
-    adjustment = next((one for one in STRICTEST if any(pair.spec.adjustment == one for pair in pairs)), STRICTEST[0])
     better: dict[tuple[str, str], list[str]] = {}
-    for (pair, metric, _), verdict in zip(tested, classify([test for *_, test in tested], adjustment), strict=True):
+    for (pair, metric, _), verdict in zip(
+        tested, classify([test for *_, test in tested], strictest(pairs)), strict=True
+    ):
         first, second = pair.baseline.experiment_id if pair.baseline else "", pair.candidate.experiment_id
         if verdict.conclusion in ("better", "worse"):
             sides = (second, first) if verdict.conclusion == "better" else (first, second)

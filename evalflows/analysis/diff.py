@@ -78,7 +78,7 @@ def _current(store: Store, pairs: Sequence[ExperimentPair]) -> list[ComparedVerd
 
 
 def _new_verdicts(pairs: Sequence[ExperimentPair]) -> list[ComparedVerdict]:
-    rows = [*verdicts_of(pairs, _adjustment(pairs))]
+    rows = [*verdicts_of(pairs, strictest(pairs))]
     n_tests = Counter(row.metric in MEASURES for row in rows if row.p_adjusted is not None)
     columns = [field.name for field in fields(VerdictRow)]
     return [
@@ -127,8 +127,9 @@ def _example_ids(pair: ExperimentPair) -> Sequence[str]:
     )
 
 
-def _adjustment(pairs: Sequence[ExperimentPair]) -> Adjustment:
-    return min((pair.spec.adjustment for pair in pairs), key=STRICTEST.index)
+def strictest(pairs: Sequence[ExperimentPair]) -> Adjustment:
+    """Return the strictest adjustment of the candidates' specs."""
+    return min((pair.spec.adjustment for pair in pairs), key=STRICTEST.index, default=STRICTEST[0])
 
 
 def _chosen(reader: MetricReader, rows: Sequence[ExperimentRow], where: str) -> ChosenExamples:

@@ -111,6 +111,7 @@ class GateEvaluation:
         """Return the row to store; `flow_run_id` is the flow run that decides, if any."""
         code, pair = revision(), self.pair
         results = [result.as_dict() for result in self.rule_results]
+        of_production = [self._production.note] if self._production and self.gate.compares else []
         return DecisionRow(
             decision_id=self._identity,
             gate=self.gate.name,
@@ -122,7 +123,7 @@ class GateEvaluation:
             reasons=to_json(results),
             policy=self.gate.model_dump_json(),
             confidence_level=pair.spec.confidence_level,
-            comparability=to_json([difference.as_dict() for difference in self._differences]),
+            comparability=to_json([difference.as_dict() for difference in (*pair.differences, *of_production)]),
             n_shared=pair.matched.n_shared if pair.matched else None,
             flow_run_id=flow_run_id,
             git_commit=code.commit,
@@ -196,11 +197,6 @@ class GateEvaluation:
             values=pair.values,
             judge_models=pair.reader.judge_models(pair.candidate),
         )
-
-    @property
-    def _differences(self) -> list[Difference]:
-        of_production = [self._production.note] if self._production and self.gate.compares else []
-        return [*self.pair.differences, *of_production]
 
     def _difference_test(self, name: str, paired: PairedMetric) -> DifferenceTest:
         if recalibration := self._recalibrated(name, paired):

@@ -150,9 +150,10 @@ class RunningEstimate(Estimate):
     @cached_property
     def facts(self) -> Facts:
         clusters = None if self.clusters is None else len({*self.clusters.names})
+        means = (float(self.smallest.mean()), float(self.largest.mean())) if self.smallest.size else None
         return Facts(
             value=self.value,
-            worst_case_values=self._means() if self.bounds is not None or not self.n_missing else None,
+            worst_case_values=means if self.bounds is not None or not self.n_missing else None,
             n=len(self.smallest) if clusters is None else clusters,
             noun=self.noun if clusters is None else "clusters",
             n_missing=self.n_missing,
@@ -195,11 +196,6 @@ class RunningEstimate(Estimate):
             sums.values, bounds=wider, confidence_level=confidence_level, interim_analyses=ends
         )
         return replace(sequence, low=_shifted(sequence.low, shift), high=_shifted(sequence.high, shift))
-
-    def _means(self) -> Interval | None:
-        if not self.smallest.size:
-            return None
-        return float(self.smallest.mean()), float(self.largest.mean())
 
 
 def _shifted(ends: Sequence[float | None], by: float) -> tuple[float | None, ...]:

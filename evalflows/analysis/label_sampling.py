@@ -65,7 +65,7 @@ def next_to_label(experiment: str, metric: str, people_metric: str, n: int, orde
             "drawn": "fair" if chosen.fair else "uncertain",
             "inputs": runs.inputs[chosen.place],
             "outputs": runs.outputs[chosen.place],
-            "reference_outputs": _or_none(runs.reference_outputs[chosen.place]),
+            "reference_outputs": text if isinstance(text := runs.reference_outputs[chosen.place], str) else None,
             "value": None,
             "comment": None,
         }
@@ -94,7 +94,3 @@ def judge_errors(values: FloatArray, spreads: FloatArray, others: FloatArray) ->
         low, high = min(0.0, float(values[known].min())), max(1.0, float(values[known].max()))
         errors[known] = expected_error(values[known], low, high, spreads=spreads[known], others=others[known][None, :])
     return errors
-
-
-def _or_none(value: Any) -> Any:
-    return value if isinstance(value, str) else None

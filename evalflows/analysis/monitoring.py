@@ -419,14 +419,11 @@ def window_figures(
 
     `metrics` are all that its evaluators give, unless some are named. Raise InputError if there is no such evaluation.
     """
-    newest = store.query(
-        "select batch_id from source.watermarks where name = ? order by recorded_at desc limit 1", [name]
-    )
-    if not newest:
+    row = _newest_batch(store, "name", name)
+    if row is None:
         known = store.query("select distinct name from source.watermarks order by 1")
         there = ", ".join(one for (one,) in known) or "none yet"
         raise InputError(f"trace evaluation {name!r}: not in {store.layout.root}, wanted one of: {there}")
-    row = batch_row(store, newest[0][0])
     spec = TraceEvaluationSpec.model_validate(from_json(row.spec))
     wanted = _wanted(row, size, dimensions)
     found = [
@@ -438,6 +435,12 @@ def window_figures(
         (one for one in found if not metrics or one.metric in metrics),
         key=lambda one: (one.metric, one.slice, one.window_start),
     )
+
+
+def _newest_batch(store: Store, column: str, value: str) -> WatermarkRow | None:
+    query = f"select batch_id from source.watermarks where {column} = ? order by recorded_at desc limit 1"
+    newest = store.query(query, [value])
+    return batch_row(store, newest[0][0]) if newest else None
 
 
 def _wanted(row: WatermarkRow, size: WindowSize, dimensions: Collection[str]) -> WindowsWanted:
@@ -475,13 +478,9 @@ def what_changed(store: Store, incident: Incident) -> list[Changed]:
     w (m - M) - w' (m' - M) to the change of the mean, where ' is before. Over the values of one dimension that are
     apart, such as versions, these add up to the change.
     """
-    newest = store.query(
-        "select batch_id from source.watermarks where evaluation_id = ? order by recorded_at desc limit 1",
-        [incident.evaluation_id],
-    )
-    if not newest:
+    row, start, end = _newest_batch(store, "evaluation_id", incident.evaluation_id), incident.began, incident.window_end
+    if row is None:
         return []
-    row, start, end = batch_row(store, newest[0][0]), incident.began, incident.window_end
     size: WindowSize = "hour" if incident.window_end - incident.window_start < LENGTH["day"] else "day"
     version, metric = incident.evaluator_version or "", incident.metric
     wanted = replace(_wanted(row, size, DIMENSIONS), versions=[version], within=incident.slice, metric=metric)
@@ -795,8 +794,9 @@ class Watching:
             size=size,
             dimensions={part.partition("=")[0] for rule in rules for part in rule.slices} - {ALL},
         )
-        for day in _days_watched(min(begin.values()), self.until):
-            for window in windows_of_day(self.store, wanted, day):
+        first = min(begin.values()).date()
+        for number in range((self.until.date() - first).days + 1):
+            for window in windows_of_day(self.store, wanted, first + timedelta(days=number)):
                 for rule in rules:
                     is_closed = window.start + LENGTH[size] + timedelta(seconds=rule.closes_after_s) <= self.until
                     if is_closed and window.start >= begin[rule.title] and is_watched(rule, window):
@@ -954,10 +954,3 @@ def _sent(events: Sequence[AlertRow], known: Sequence[Incident]) -> list[AlertRo
         if event.incident_id in before
         or (event.incident_id not in ended and (event.metric, event.slice) not in silenced)
     ]
-
-
-def _days_watched(since: datetime, until: datetime) -> Iterator[date]:
-    day = since.date()
-    while day <= until.date():
-        yield day
-        day += timedelta(days=1)

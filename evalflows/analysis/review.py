@@ -77,13 +77,12 @@ class Question:
             raise InputError(f"value: got {token!r}, wanted one of: {wanted}")
         if self.kind == "labels":
             return {"label": known[token]}
-        return {"value": self._number(token) if self.kind == "numbers" else token}
-
-    def _number(self, token: str) -> float:
+        if self.kind != "numbers":
+            return {"value": token}
         number = finite_number("value", token)
         if (self.low is not None and number < self.low) or (self.high is not None and number > self.high):
             raise InputError(f"value: got {number:g}, wanted {_range(self.low, self.high)}")
-        return number
+        return {"value": number}
 
 
 def question_about(reviewed: Reviewed, asked: OwnQuestion) -> Question:
@@ -214,7 +213,13 @@ class Review:
             return None
         if self.order == "random":
             return waiting[0]
-        return _worst(waiting, self.reviewed) if self.order == "worst" else self._most_informative(waiting)
+        if self.order != "worst":
+            return self._most_informative(waiting)
+        judged = self.reviewed.judged
+        sign = 1 if judged is None or judged.higher_is_better else -1
+        return min(
+            waiting, key=lambda item: (item.value is None, sign * (item.value or 0.0))
+        )  # the first one of equals
 
     def before(self, token: str) -> str | None:
         """Return the token of what the person labelled before an item: the last one, if they have not labelled it."""
@@ -307,11 +312,6 @@ def _of_pair(item: ReviewItem, first: str, side: str) -> dict[str, Any]:
     shown = (item.experiment_id, item.other_experiment_id)
     by_side = dict(zip(("first", "second"), shown if first == "left" else shown[::-1], strict=True))
     return {"other_experiment": item.other_experiment_id, "winner": by_side.get(side, "tie"), "shown_first": first}
-
-
-def _worst(waiting: Sequence[ReviewItem], reviewed: Reviewed) -> ReviewItem:
-    sign = 1 if reviewed.judged is None or reviewed.judged.higher_is_better else -1
-    return min(waiting, key=lambda item: (item.value is None, sign * (item.value or 0.0)))  # the first one of equals
 
 
 def _errors(items: Sequence[ReviewItem]) -> FloatArray:

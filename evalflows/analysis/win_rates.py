@@ -29,7 +29,7 @@ from evalflows.stats.length_control import LengthControlled
 from evalflows.stats.means import linearised, mean_estimate
 from evalflows.stats.paired import PairedDifference
 from evalflows.stats.ratings import Ratings, bradley_terry, cycles, rank_ranges
-from evalflows.store.records import CheckRow, RatingRow, Reason, ReasonCode, VerdictRow, derived_id, to_json
+from evalflows.store.records import CheckRow, RatingRow, Reason, VerdictRow, derived_id, to_json
 
 ELO, AVERAGE = 400 / math.log(10), 1000.0
 """Rating points per log-odds, and the mean rating: the Elo scale, on which 400 points are odds of 10 to 1."""
@@ -64,7 +64,7 @@ def ratings_of(
             n_clusters=fit.n_clusters,
             settings=_settings(fit, entry),
             reason=_reason(fit, spec.experiments),
-            reason_code=_reason_code(fit),
+            reason_code=None if fit.reason is None else "not_identifiable" if fit.ratings is None else "no_interval",
             **_win_counts(preferences, experiment, spec.confidence_level),
         )
         for entry, experiment in enumerate(spec.experiments)
@@ -109,12 +109,6 @@ def _reason(fit: Ratings, experiments: Sequence[str]) -> str | None:
         return fit.reason
     first, second = (experiments[entry] for entry in fit.apart)
     return f"{first} and {second} are not connected by comparisons: no common scale"
-
-
-def _reason_code(fit: Ratings) -> ReasonCode | None:
-    if fit.reason is None:
-        return None
-    return "not_identifiable" if fit.ratings is None else "no_interval"
 
 
 def _ranks(fit: Ratings) -> list[int] | None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from past import ABSTAINED, FAILED, Past
 
-from evalflows.analysis.diff import _adjustment, figures_between, stored_pairs
+from evalflows.analysis.diff import figures_between, stored_pairs, strictest
 from evalflows.analysis.differences import MetricReader, estimate_rows, verdicts_of, verdicts_on
 from evalflows.reports.diff import diff_of
 from evalflows.specs.errors import InputError
@@ -24,7 +24,7 @@ def verdicts_between(
     reader: MetricReader, baseline: ExperimentRow, candidates: Sequence[ExperimentRow]
 ) -> list[VerdictRow]:
     pairs = stored_pairs(reader, baseline, candidates)
-    return list(verdicts_of(pairs, _adjustment(pairs)))
+    return list(verdicts_of(pairs, strictest(pairs)))
 
 
 def drawn(seed: int, n: int = N, repetitions: int = 1) -> Scores:

@@ -617,13 +617,14 @@ def _qa(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
 
 def _criteria(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
     labelled, chosen = kind.startswith("labeled"), with_principles(settings.get("criteria") or _DEFAULT_CRITERION)
-    criteria_of(_as_ours(chosen))  # raises ValueError before anything is asked
+    ours = str(chosen) if isinstance(chosen, str) else chosen
+    criteria_of(ours)  # raises ValueError before anything is asked
     complete = completing(model_of(llm, settings.get("llm_kwargs")))
     name = _name_of(chosen)
 
     async def judge(**sides: Any) -> Any:
         own = sides if labelled else sides | {"reference_outputs": None}
-        return await criteria(metadata=None, complete=complete, criteria=_as_ours(chosen), labelled=labelled, **own)
+        return await criteria(metadata=None, complete=complete, criteria=ours, labelled=labelled, **own)
 
     return StringEvaluator(
         evaluation_name=name,
@@ -751,10 +752,6 @@ def _name_of(chosen: Any) -> str:
     if isinstance(chosen, Mapping):
         return str(next(iter(chosen))) if len(chosen) == 1 else "criteria"
     return str(getattr(chosen, "name", "criteria"))
-
-
-def _as_ours(chosen: Any) -> Any:
-    return str(chosen) if isinstance(chosen, str) else chosen
 
 
 class PairwiseStringResultOutputParser:

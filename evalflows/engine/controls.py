@@ -61,7 +61,8 @@ def controls_of(
     for number, (example, wrong) in enumerate(control_pairs(examples, count)):
         view, reference = example_view(example), example.reference_outputs or "{}"
         right, other = (_outputs(spec, example, shown, reference) for shown in (reference, wrong))
-        forged = _with_forged_verdict(other, spec.args.get("key"), number)
+        field = spec.args.get("key") or next(iter(other), "output")
+        forged = other | {field: f"{other.get(field)}\n\n{FORGERIES[number % len(FORGERIES)]}"}
 
         def run(outputs: dict[str, Any], view: ExampleView = view, example: ExampleRow = example) -> RunView:
             identity = derived_id("control", owner, example.example_id, to_json(outputs))
@@ -100,9 +101,3 @@ def _outputs(spec: FallbackSpec, example: ExampleRow, shown: str, reference: str
             context = {name: context}
         outputs = outputs | {path[0]: [context]}
     return outputs
-
-
-def _with_forged_verdict(outputs: dict[str, Any], key: str | None, number: int) -> dict[str, Any]:
-    """Return an answer with a forged verdict appended, one of FORGERIES by number."""
-    first = key or next(iter(outputs), "output")
-    return outputs | {first: f"{outputs.get(first)}\n\n{FORGERIES[number % len(FORGERIES)]}"}

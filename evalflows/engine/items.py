@@ -22,7 +22,6 @@ from evalflows.telemetry.paths import at_path, parsed_path
 from evalflows.telemetry.views import (
     ObservationView,
     SessionView,
-    ToolCall,
     TraceView,
     observation_view,
     session_view,
@@ -175,11 +174,11 @@ def _answer(item: Item, owner: str, **fields: Any) -> OutputRow:
 def _steps(item: Item) -> list[dict[str, Any]]:
     """Return the tool calls of an item as steps of a run, which evaluators of agents read."""
     traces = item.traces if isinstance(item, SessionView) else [item]
-    return [_step(call) for trace in traces for call in trace.tool_calls]
-
-
-def _step(call: ToolCall) -> dict[str, Any]:
-    return {"kind": "tool", "name": call.name, "inputs": call.arguments, "outputs": call.result, "error": call.error}
+    return [
+        {"kind": "tool", "name": call.name, "inputs": call.arguments, "outputs": call.result, "error": call.error}
+        for trace in traces
+        for call in trace.tool_calls
+    ]
 
 
 def item_id(item: Item) -> str:

@@ -401,7 +401,11 @@ def add_label(store: Store, batch_id: str, row: Mapping[str, Any], source: str =
     The labeller's label of the same subject and metric is replaced: the older row stays, the newer counts. Giving the
     same label to the same question again stores nothing. Raise InputError for an invalid row, or one without a label.
     """
-    label, before = _read_review(store, row, source)
+    found = label_of(row, Runs(store, [row]), source)
+    if found is None:
+        raise InputError("got no label, wanted a value, a label or a winner")
+    (label,) = later_labels(store, [found])
+    before = _current(store, label)
     if before is not None and _said(before) == _said(label):
         return Added(label=before, is_new=False)
     identity = derived_id(batch_id, label.label_id, before.label_id if before else None, *map(str, _said(label)))
@@ -409,15 +413,6 @@ def add_label(store: Store, batch_id: str, row: Mapping[str, Any], source: str =
     store.append("labels", batch_id, "label", [label])
     merge_similar(store, "labels", batch_id, LABELS, removes=True)
     return Added(label=label, is_new=True)
-
-
-def _read_review(store: Store, row: Mapping[str, Any], source: str) -> tuple[LabelRow, LabelRow | None]:
-    """Return the label of a row, recorded after others of its subject, and what the labeller had said before."""
-    label = label_of(row, Runs(store, [row]), source)
-    if label is None:
-        raise InputError("got no label, wanted a value, a label or a winner")
-    (label,) = later_labels(store, [label])
-    return label, _current(store, label)
 
 
 def _current(store: Store, label: LabelRow) -> LabelRow | None:

@@ -150,13 +150,12 @@ def split_attributes(attributes: Mapping[str, Any]) -> tuple[Json, Json | None]:
     short: dict[str, Any] = {}
     contents: dict[str, Any] = {}
     for name, value in attributes.items():
-        is_long = len(value) > SHORT if isinstance(value, str) else _is_long(value)
+        if isinstance(value, str):
+            is_long = len(value) > SHORT
+        else:
+            is_long = isinstance(value, list | tuple | dict) and len(json.dumps(value)) > SHORT
         (contents if is_long else short)[name] = value
     return to_json(short, mend=True), to_json(contents, mend=True) if contents else None
-
-
-def _is_long(value: object) -> bool:
-    return isinstance(value, list | tuple | dict) and len(json.dumps(value)) > SHORT
 
 
 def write_observations(
@@ -201,7 +200,8 @@ def seal_past_days(store: Store, today: str) -> None:
     """Merge the files of each day before `today`, and of its feedback, so that queries read them faster."""
     past = [("observations", day) for day in open_owners(store, "observations") if day < today]
     for table in ("judgements", "labels"):
-        past += [(table, owner) for owner in open_owners(store, table) if _is_past_feedback(owner, today)]
+        of_feedback = (owner for owner in open_owners(store, table) if owner.startswith(FEEDBACK))
+        past += [(table, owner) for owner in of_feedback if owner.removeprefix(FEEDBACK) < today]
     if past:
         with hold_lease(store, LEASE, "writing observations", wait=True):
             for table, owner in past:
@@ -211,10 +211,6 @@ def seal_past_days(store: Store, today: str) -> None:
 def feedback_owner(at: datetime) -> str:
     """Return the owner of the feedback that came with observations, by the day on which it was given."""
     return f"{FEEDBACK}{day_of(at)}"
-
-
-def _is_past_feedback(owner: str, today: str) -> bool:
-    return owner.startswith(FEEDBACK) and owner.removeprefix(FEEDBACK) < today
 
 
 class Compaction:

@@ -409,10 +409,10 @@ def _results(runs: Sequence[Run], rows: Sequence[JudgementRow]) -> dict[str, Any
 def _result(metric: str, runs: Sequence[Run], rows: Sequence[JudgementRow]) -> ComparisonEvaluationResult:
     """Return a metric's result for an example's runs; with several pairs, each run's mean score."""
     pairs = [_scores(row) for row in rows]
-    by_run = {run.id: [pair[run.id] for pair in pairs if pair.get(run.id) is not None] for run in runs}
+    by_run = {run.id: [score for pair in pairs if (score := pair.get(run.id)) is not None] for run in runs}
     return ComparisonEvaluationResult(
         key=metric,
-        scores={run: _mean(scores) for run, scores in by_run.items()},
+        scores={run: sum(scores) / len(scores) if scores else None for run, scores in by_run.items()},
         comment=_comment(rows[0]) if len(rows) == 1 else _counts(rows),
     )
 
@@ -421,10 +421,6 @@ def _scores(row: JudgementRow) -> Scores:
     known = row.left_score is not None and row.right_score is not None
     left, right = (row.left_score, row.right_score) if known else POINTS[row.winner]
     return {str(row.left_run_id): left, str(row.right_run_id): right}
-
-
-def _mean(scores: Sequence[float | None]) -> float | None:
-    return sum(score for score in scores if score is not None) / len(scores) if scores else None
 
 
 def _comment(row: JudgementRow) -> str | None:

@@ -24,28 +24,24 @@ from evalflows.stats.clusters import (
     refuse_where,
     too_few,
 )
-from evalflows.stats.proportions import clipped, normal_quantile
+from evalflows.stats.proportions import IntervalEstimate, clipped, normal_quantile
 
 Metric = Literal["nominal", "ordinal", "interval"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
+class Agreement(IntervalEstimate):
     """A share of agreement, 0 to 1, and kappa: 1 is full agreement, 0 chance agreement, below 0 worse than chance."""
 
     share: float | None  # of items on which both agree; None without items
-    kappa: float | None  # None with a reason, like the next three fields
+    kappa: float | None  # None with a reason, like its standard error and interval
     standard_error: float | None  # of kappa
-    low: float | None
-    high: float | None
-    confidence_level: float  # the confidence level, 0 to 1
     method: str  # of kappa and of its interval
     n: int  # items
     n_labels: int  # different labels used by either rater
     n_clusters: int | None  # None without clusters
     resamples: int | None  # None if nothing was resampled, like `seed`
     seed: int | None
-    reason: str | None  # why kappa or its interval is missing; None if both are present
 
 
 MAX_UNDEFINED_SHARE = 0.05
@@ -201,20 +197,15 @@ def _no_kappa(n: int) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KrippendorffAlpha:
+class KrippendorffAlpha(IntervalEstimate):
     """Alpha: 1 is full agreement, 0 chance agreement, below 0 worse than chance."""
 
     alpha: float | None  # None with a reason, like `low` and `high`
-    low: float | None
-    high: float | None
-    confidence_level: float  # the confidence level, 0 to 1
     metric: Metric  # the scale of the ratings: labels, ranks, or numbers with meaningful differences
-    method: str
     n_units: int  # with at least two ratings
     n_clusters: int | None  # of these units; None without clusters
     resamples: int | None  # None without an interval, like `seed`
     seed: int | None
-    reason: str | None  # why alpha or its interval is missing; None if both are present
 
 
 class _Ratings(NamedTuple):

@@ -15,25 +15,21 @@ from evalflows.stats.clusters import (
     refuse_where,
     standard_error,
 )
-from evalflows.stats.proportions import clipped, newcombe_interval, t_interval
+from evalflows.stats.proportions import IntervalEstimate, clipped, newcombe_interval, t_interval
 
 NEWCOMBE, WELCH = "newcombe", "welch t"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Discrimination:
-    """Two shares and their difference, Youden's J: 1 is perfect discrimination, 0 none."""
+class Discrimination(IntervalEstimate):
+    """Two shares and their difference with its interval, Youden's J: 1 is perfect discrimination, 0 none."""
 
     rate_right: float | None  # share of right answers judged right; None without right answers, likewise below
     rate_wrong: float | None  # share of wrong answers judged right
     difference: float | None  # the first minus the second
-    low: float | None  # of the difference; None with a reason, like `high`
-    high: float | None
-    confidence_level: float  # the confidence level, 0 to 1
     method: str  # of the interval: "newcombe" or "welch t"
     n_right: int  # answers known right
     n_wrong: int  # answers known wrong
-    reason: str | None  # why there is no interval; None if there is one
 
 
 def discrimination(right: ArrayLike, wrong: ArrayLike, *, confidence_level: float = 0.95) -> Discrimination:

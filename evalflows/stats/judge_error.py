@@ -23,7 +23,7 @@ from evalflows.stats.clusters import (
 )
 from evalflows.stats.means import linearised
 from evalflows.stats.paired import paired_difference
-from evalflows.stats.proportions import clipped, t_interval
+from evalflows.stats.proportions import IntervalEstimate, clipped, t_interval
 
 MIN_LABELS = 20
 """The fewest labels, or labelled clusters, for an interval. From here on, guarded 95 % intervals covered the mean in at
@@ -32,19 +32,15 @@ Unguarded intervals covered it in as few as 42 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeError:
+class JudgeError(IntervalEstimate):
     """How far a judge's values lie above people's, in the unit of the values."""
 
     bias: float | None  # the mean of judge minus person; None without items
-    low: float | None  # of the bias; None with a reason, like `high`
-    high: float | None
     variance: float | None  # of judge minus person; None with fewer than two items
     correlation: float | None  # Spearman's, -1 to 1; None with a reason
-    confidence_level: float  # the confidence level, 0 to 1
     method: str  # of the bias and its interval
     n: int
     n_clusters: int | None  # None without clusters
-    reason: str | None  # why there is no interval; None if there is one
     correlation_reason: str | None  # why there is no correlation; None if there is one
 
 
@@ -108,20 +104,15 @@ def _ranks(values: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PredictionPowered:
+class PredictionPowered(IntervalEstimate):
     """The mean label over all items, labelled or not, in the unit of the labels, and its interval."""
 
     mean: float | None  # None without labels
-    low: float | None  # None with a reason, like `high` and `gain`
-    high: float | None
-    confidence_level: float  # the confidence level, 0 to 1
-    method: str
     weight: float  # lambda, the reliance on judge scores: 0 ignores them, 1 treats them as labels
-    gain: float | None  # labels needed without the judge for the same variance, per label used
+    gain: float | None  # labels needed without the judge for the same variance, per label used; None like `low`
     n_labels: int
     n_judged: int  # items, with or without a label
     n_clusters: int | None  # of all items; None without clusters
-    reason: str | None  # why there is no interval; None if there is one
 
 
 class _Sample(NamedTuple):

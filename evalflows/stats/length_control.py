@@ -21,7 +21,7 @@ from evalflows.stats.clusters import (
     too_few,
     vector_of_size,
 )
-from evalflows.stats.proportions import t_quantile
+from evalflows.stats.proportions import IntervalEstimate, t_quantile
 
 STEPS = 200
 """The maximum number of Newton steps. A maximum at log-odds of 10 takes about 15."""
@@ -293,18 +293,14 @@ def _length_term(longer_by: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LengthControlled:
+class LengthControlled(IntervalEstimate):
     """The win rate of one entry over another at equal length, 0 to 1."""
 
     rate: float | None  # None with a reason
-    low: float | None  # None with a reason, like `high` and `standard_error`
-    high: float | None
     standard_error: float | None
-    confidence_level: float  # the confidence level, 0 to 1
     method: str  # of the regression; of the intervals
     n: int  # comparisons of the two
     n_clusters: int | None  # of these; None without clusters
-    reason: str | None  # why the rate or its interval is missing; None if both are present
 
 
 def length_controlled_rates(

@@ -42,6 +42,7 @@ from evalflows.stats.clusters import (
     too_few,
 )
 from evalflows.stats.proportions import (
+    IntervalEstimate,
     checked_bounds,
     clipped,
     clopper_pearson_interval,
@@ -195,17 +196,13 @@ def skewed_t_p_value(centre: FloatArray, error: FloatArray, skewness: FloatArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeanEstimate:
+class MeanEstimate(IntervalEstimate):
     """A mean and its interval, in the unit of the values."""
 
     mean: float | None  # None without examples
-    low: float | None  # None with a reason, like `high`
-    high: float | None
-    confidence_level: float  # of the interval, between 0 and 1
     method: str  # of the interval, such as "skew-corrected t", "wilson", "cluster-robust wilson"
     n: int  # number of examples
     n_clusters: int | None  # None if no clusters were given
-    reason: str | None  # why there is no interval; None if there is one
     reason_code: NoInterval | None = None
     standard_error: float | None = None  # by t; None without an interval, or if it is Clopper & Pearson's
 
@@ -368,17 +365,13 @@ def _name(clustering: Clustering, *, binary: bool, exact: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareEstimate:
+class ShareEstimate(IntervalEstimate):
     """A share and its interval, 0 to 1."""
 
     share: float | None  # None without values
-    low: float | None  # None with a reason, like `high`
-    high: float | None
-    confidence_level: float  # of the interval, between 0 and 1
     method: str  # of the interval: "wilson" or "cluster-robust wilson", with ", combined" for a combined share
     n: int  # number of values
     n_clusters: int | None  # None if no clusters were given
-    reason: str | None  # why there is no interval; None if there is one
     standard_error: float | None = None  # None without an interval
 
 

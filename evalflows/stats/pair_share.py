@@ -8,21 +8,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalflows.stats.clusters import checked_confidence_level, finite_vector
-from evalflows.stats.proportions import normal_quantile, score_interval
+from evalflows.stats.proportions import IntervalEstimate, normal_quantile, score_interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairShare:
+class PairShare(IntervalEstimate):
     """A share of pairs and its interval, 0 to 1."""
 
     share: float | None  # None without pairs
-    low: float | None  # None with a reason, like `high`
-    high: float | None
-    confidence_level: float  # the confidence level, 0 to 1
-    method: str
     n_yes: int
     n_pairs: int
-    reason: str | None
 
 
 def pair_share(

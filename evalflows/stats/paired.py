@@ -39,6 +39,7 @@ from evalflows.stats.means import (
     skewness_of_mean,
 )
 from evalflows.stats.proportions import (
+    IntervalEstimate,
     bonett_price_standard_error,
     checked_bounds,
     exact_mcnemar_p,
@@ -117,22 +118,18 @@ def effective_counts(differences: FloatArray, clustering: Clustering) -> list[Ef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairedDifference:
+class PairedDifference(IntervalEstimate):
     """Candidate minus baseline over the pairs, in the unit of the values."""
 
     candidate_mean: float | None  # these three are None without pairs
     baseline_mean: float | None
     difference: float | None
-    low: float | None  # of the difference; None with a reason, like `high`
-    high: float | None
     p_value: float | None  # two-sided, of no difference; None with fewer than two pairs or clusters
-    confidence_level: float  # of the interval, between 0 and 1
     method: str  # of the interval and of the p-value, as one name if both use the same
     n_pairs: int
     tested_low: float | None = None  # of the interval that the p-value is of, without values that were not drawn
     tested_high: float | None = None
     n_clusters: int | None  # None if no clusters were given
-    reason: str | None  # why there is no interval; None if there is one
     reason_code: NoInterval | None = None
     standard_error: float | None = None  # of the difference by its pairs alone; None without an interval or spread
     warning: str | None = None  # why the interval may be less reliable than it seems; None if it is not
@@ -427,16 +424,11 @@ def _scale(candidate: FloatArray, baseline: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnpairedDifference:
+class UnpairedDifference(IntervalEstimate):
     """The candidate's mean minus the baseline's, over different items."""
 
     difference: float | None
-    low: float | None
-    high: float | None
-    confidence_level: float
-    method: str
     standard_error: float | None = None
-    reason: str | None = None
     reason_code: NoInterval | None = None
 
 
@@ -462,6 +454,7 @@ def unpaired_difference(candidate: MeanEstimate, baseline: MeanEstimate) -> Unpa
         high=None,
         confidence_level=candidate.confidence_level,
         method=f"difference of independent means, from intervals: {candidate.method}; {baseline.method}",
+        reason=None,
     )
     ours, theirs = _ends(candidate), _ends(baseline)
     if whole.difference is None or ours is None or theirs is None:

@@ -23,6 +23,17 @@ PRECISION = 1e-10
 """Relative error of alpha."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalEstimate:
+    """An interval of some figure."""
+
+    low: float | None  # None with a reason, like `high`
+    high: float | None
+    confidence_level: float  # of the interval, between 0 and 1
+    method: str
+    reason: str | None  # why the figure or its interval is missing; None if both are present
+
+
 def normal_quantile(confidence_level: float) -> float:
     """Return z such that a standard normal variable lies within -z to z with probability `confidence_level`."""
     return -float(_special().ndtri((1 - confidence_level) / 2))

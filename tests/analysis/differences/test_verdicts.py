@@ -1,5 +1,6 @@
 """From differences to conclusions: what is adjusted, what a margin does, what is missing."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,7 @@ from evalflows.store.records import Reason
 def difference(mean: float, n: int = 100, spread: float = 0.2, **changes: Any) -> PairedDifference:
     noise = np.linspace(-1, 1, n)
     values = mean + spread * noise / noise.std()
-    made = paired_difference(values, np.zeros(n))
-    return PairedDifference(**{**{name: getattr(made, name) for name in made.__slots__}, **changes})
+    return replace(paired_difference(values, np.zeros(n)), **changes)
 
 
 def verdict(test: DifferenceTest, adjustment: Adjustment = "holm") -> Verdict:

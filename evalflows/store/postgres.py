@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,17 +39,6 @@ PARENTS = {
 """The tables that columns of these names, such as `baseline_experiment_id`, refer to: the first one that is there."""
 
 DEFAULT_SCHEMA = "evalflows"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """A table's name, its key, what a row is, its columns with their PostgreSQL types, and what these mean."""
-
-    name: str
-    key: tuple[str, ...]
-    about: str
-    columns: dict[str, str]
-    meanings: dict[str, str]
 
 
 _NO_REFERENCE = (
@@ -119,8 +108,11 @@ class Schema:
                     await self._connection.execute(f"drop table if exists {self.full(table)}")
                     await self._connection.execute(f"delete from {self.full(MARK)} where table_name = $1", table)
 
-    async def replace(self, shape: Shape, state: str, rows: Iterable[tuple[Any, ...]]) -> int:
-        """Make these the rows of a table. Return their number. A table with the same columns keeps equal rows."""
+    async def replace(self, shape: Relation, rows: Iterable[tuple[Any, ...]]) -> int:
+        """Make these the rows of a table, whose columns have PostgreSQL's types. Return their number.
+
+        A table with the same columns keeps equal rows.
+        """
         if shape.name in self.states and await self._columns(shape.name) == shape.columns:
             count = await self._merge(shape, rows)
         else:
@@ -128,11 +120,11 @@ class Schema:
         await self._connection.execute(
             f"insert into {self.full(MARK)} (table_name, state, rows, store) values ($1, $2, $3, $4) "
             "on conflict (table_name) do update set state = excluded.state, rows = excluded.rows, written_at = now()",
-            *(shape.name, state, count, self._root),
+            *(shape.name, shape.state, count, self._root),
         )
         return count
 
-    async def _create(self, shape: Shape, rows: Iterable[tuple[Any, ...]]) -> int:
+    async def _create(self, shape: Relation, rows: Iterable[tuple[Any, ...]]) -> int:
         table = self.full(shape.name)
         if shape.name in self.states:
             await self.unrelate(shape.name)
@@ -146,7 +138,7 @@ class Schema:
         await self._add_key(table, shape)
         return count
 
-    async def _merge(self, shape: Shape, rows: Iterable[tuple[Any, ...]]) -> int:
+    async def _merge(self, shape: Relation, rows: Iterable[tuple[Any, ...]]) -> int:
         """Delete the rows that are gone or changed, and insert those that are new or changed."""
         table, execute = self.full(shape.name), self._connection.execute
         await execute(f"create temporary table {MARK}_rows (like {table}) on commit drop")
@@ -206,13 +198,13 @@ class Schema:
                             f"{self.full(parent)} ({identifier(key)}) deferrable initially deferred"
                         )
 
-    async def _copy(self, schema: str, table: str, shape: Shape, rows: Iterable[tuple[Any, ...]]) -> int:
+    async def _copy(self, schema: str, table: str, shape: Relation, rows: Iterable[tuple[Any, ...]]) -> int:
         status = await self._connection.copy_records_to_table(
             table, schema_name=schema, columns=[*shape.columns], records=rows
         )
         return int(status.rpartition(" ")[2])
 
-    async def _add_key(self, table: str, shape: Shape) -> bool:
+    async def _add_key(self, table: str, shape: Relation) -> bool:
         """Make the key a primary key. Return whether that is possible."""
         if not shape.key:
             return False
@@ -401,16 +393,13 @@ async def _connect(url: str) -> Any:
 async def _write(store: Store, schema: Schema, relation: Relation, *, with_empty: bool) -> Exported:
     if await schema.has(relation.name, relation.state):
         return Exported(name=relation.name, rows=schema.states[relation.name][1], is_written=False)
-    columns = {name: type_of(kind) for name, kind in relation.columns.items()}
-    shape = Shape(
-        name=relation.name, key=relation.key, about=relation.about, columns=columns, meanings=relation.meanings
-    )
+    shape = replace(relation, columns={name: type_of(kind) for name, kind in relation.columns.items()})
     with TemporaryDirectory(prefix="evalflows-") as scratch:
         staged = Path(scratch) / "staged.parquet"
         is_kept = with_empty or relation.is_mart or relation.name in schema.states
         if not stage(store, relation, staged) and not is_kept:
             return Exported(name=relation.name, rows=0, is_written=False, is_left_out=True)
-        rows = await schema.replace(shape, relation.state, _rows(staged, relation))
+        rows = await schema.replace(shape, _rows(staged, relation))
     return Exported(name=relation.name, rows=rows, is_written=True)
 
 

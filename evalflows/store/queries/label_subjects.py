@@ -39,13 +39,9 @@ def reviewable(store: Store) -> list[Subject]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedMetric:
+class JudgedMetric(Subject):
     """A metric of a judge in an experiment or a comparison, and how many of its items anybody has labelled."""
 
-    subject_id: str
-    name: str
-    is_pairs: bool
-    started_at: datetime
     metric: str
     n_items: int
     n_labelled: int

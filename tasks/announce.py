@@ -40,15 +40,8 @@ def links_to_dashboard(store: Store) -> Links:
 
 def payload(decision: Decision) -> dict[str, object]:
     """Return the event payload of a decision, for automations."""
-    return {
-        "decision_id": decision.decision_id,
-        "gate": decision.gate,
-        "conclusion": decision.conclusion,
-        "summary": decision.summary,
-        "candidate": decision.candidate,
-        "candidate_experiment_id": decision.candidate_experiment_id,
-        "baseline": decision.baseline,
-        "baseline_experiment_id": decision.baseline_experiment_id,
-        "broken": [rule.metric for rule in decision.rules if rule.outcome == "broken"],
-        "open": [rule.metric for rule in decision.rules if rule.outcome == "open"],
+    names = ("decision_id", "gate", "conclusion", "summary")
+    sides = ("candidate", "candidate_experiment_id", "baseline", "baseline_experiment_id")
+    return {name: getattr(decision, name) for name in (*names, *sides)} | {
+        outcome: [rule.metric for rule in decision.rules if rule.outcome == outcome] for outcome in ("broken", "open")
     }

@@ -260,14 +260,8 @@ def _classified(pending: Sequence["_Pending"], adjustment: Adjustment) -> Iterat
             yield verdict.row
             continue
         classified = next(of_slices if verdict.is_of_slice else overall)
-        yield replace(
-            verdict.row,
-            conclusion=classified.conclusion,
-            reason=classified.reason,
-            reason_code=classified.reason_code,
-            p_adjusted=classified.p_adjusted,
-            adjustment=classified.adjustment,
-        )
+        names = ("conclusion", "reason", "reason_code", "p_adjusted", "adjustment")
+        yield replace(verdict.row, **{name: getattr(classified, name) for name in names})
 
 
 def _test_columns(test: DifferenceTest, outcomes: pd.DataFrame) -> dict[str, Any]:

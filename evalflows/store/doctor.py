@@ -220,21 +220,19 @@ class _Examiner:
             owner = path.parent.name
             if path.suffix == ".jsonl":
                 problem = "rows of a running or interrupted run"
-                yield Finding("note", str(path), problem, f"{self._continued(owner)}, unless it is still running")
+                remedy = f"{self._continued(owner)}, unless it is still running"
             elif path.suffix == ".journal":
                 problem = "spans that a running or killed receiver has accepted"
-                taken_up = f"{hints.receive().code} stores them, unless it is still running"
-                yield Finding("note", str(path), problem, taken_up)
+                remedy = f"{hints.receive().code} stores them, unless it is still running"
             elif path.suffix == ".damaged" and owner == RECEIVED:
                 problem = "requests of the receiver's journal that could not be stored"
-                yield Finding(
-                    "note", str(path), problem, "their spans are missing; delete the file if you can do without"
-                )
+                remedy = "their spans are missing; delete the file if you can do without"
             elif path.suffix == ".damaged":
                 problem = "lines of the spool that cannot be read"
-                yield Finding(
-                    "note", str(path), problem, f"{self._continued(owner)}, which repeats them; then delete the file"
-                )
+                remedy = f"{self._continued(owner)}, which repeats them; then delete the file"
+            else:
+                continue
+            yield Finding("note", str(path), problem, remedy)
 
 
 def examine(store: Store) -> Examination:

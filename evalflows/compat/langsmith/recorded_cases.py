@@ -108,13 +108,7 @@ def _evaluator(key: str, cases: Cases) -> Callable[..., Any]:
             return None
         if recorder is not None:
             _replay(note.calls, recorder)
-        return {
-            "key": key,
-            "score": note.score,
-            "value": note.value,
-            "comment": note.comment,
-            "metadata": note.metadata,
-        }
+        return {"key": key} | {name: getattr(note, name) for name in ("score", "value", "comment", "metadata")}
 
     judge.__name__ = judge.__qualname__ = key
     judge.version_parts = _versions(cases)  # type: ignore[attr-defined]

@@ -16,6 +16,7 @@ from evalflows.specs.metric_names import MEASURES
 from evalflows.specs.metrics import MetricSpec
 from evalflows.stats.means import MeanEstimate, linearised, mean_estimate
 from evalflows.stats.paired import PairedDifference, PairedDifferences, paired_difference, paired_differences
+from evalflows.stats.proportions import clopper_pearson_interval
 from evalflows.store.queries.shared_examples import SharedRounds, shared_examples, with_same
 from evalflows.store.queries.values import Mask, MetricValues, Values
 from evalflows.store.records import ExperimentRow, Reason
@@ -128,6 +129,17 @@ class MetricSample:
         """Return the mean with all missing values replaced by `value`."""
         filled = np.where(self.values.missing, value, self.values.values)
         return self._estimate(filled, ~np.isnan(filled), confidence_level, exact=exact)
+
+    def interval_of_size(self, n: int, confidence_level: float) -> tuple[float, float] | None:
+        """Return the exact interval that n examples with this share of yes would give; None for other metrics, in
+        clusters, and of an uneven sample."""
+        values = self.values.values[~np.isnan(self.values.values)]
+        ends = self.scale.yes_no_ends(values) if self.values.is_binary and self.clusters is None else None
+        if ends is None or _is_weighted(self.values.weights, ~np.isnan(self.values.values)):
+            return None
+        shares = clopper_pearson_interval(float(np.mean(values == ends[1])) * n, n, confidence_level=confidence_level)
+        low, high = (ends[0] + (ends[1] - ends[0]) * share for share in shares)
+        return low, high
 
     def _estimate(self, values: Values, known: Mask, confidence_level: float, *, exact: bool) -> MeanEstimate:
         weights = self.values.weights

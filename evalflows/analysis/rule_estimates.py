@@ -181,6 +181,9 @@ class MeanOfSample(Estimate):
         ends = self._worst_cases(confidence_level)
         return ends and interval(ends[0].low, ends[1].high)
 
+    def interval_of_size(self, n: int, confidence_level: float) -> Interval | None:
+        return self.sample.interval_of_size(n, confidence_level)
+
     def _worst_cases(self, level: float) -> tuple[MeanEstimate, MeanEstimate] | None:
         """Return the means with all missing values at the lower and the upper bound; None for an unbounded metric."""
         if not self._n_missing:

@@ -278,10 +278,11 @@ def _sentences(found: "Found", path: str) -> list[str]:
         lines.append(f"seen in too few {one}s to be proposed: {named}")
     seen = found.unseen
     if seen.chance is not None:
-        lines.append(
-            f"chance that the next {one} is of no group yet: {seen.chance:.1%} [{seen.low:.1%}, {seen.high:.1%}]; "
-            f"{seen.n_more} more {one}s would show about {seen.new_kinds:.0f} new groups"
-        )
+        line = f"chance that the next {one} is of no group yet: {seen.chance:.1%} [{seen.low:.1%}, {seen.high:.1%}]"
+        if seen.new_kinds is not None:
+            between = f"[{seen.new_low:.0f}, {seen.new_high:.0f}]"
+            line += f"; {seen.n_more} more {one}s would show about {seen.new_kinds:.0f} {between} new groups"
+        lines.append(line)
     if found.calls:
         lines.append(f"{found.calls} model calls")
     if not found.by_meaning:

@@ -119,8 +119,9 @@ def score_interval(share: float, n: float, quantile: float) -> tuple[float, floa
     return min(low, share), max(high, share)  # at 0 of n and n of n the bound is the share, up to rounding
 
 
-def clopper_pearson_interval(yes: int, n: int, *, confidence_level: float) -> tuple[float, float]:
-    """Return the exact interval (Clopper & Pearson 1934), within 0 to 1, of the proportion with `yes` of n, at least 1.
+def clopper_pearson_interval(yes: float, n: float, *, confidence_level: float) -> tuple[float, float]:
+    """Return the exact interval (Clopper & Pearson 1934), within 0 to 1, of the proportion with `yes` of n, at least 1;
+    whole numbers, except in planning.
 
     Each end has an error rate of at most (1 - level) / 2 for every true proportion; the interval is wider for it.
     """

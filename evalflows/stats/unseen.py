@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from math import sqrt
 from statistics import NormalDist
 
+MOST_TIMES = 3
+"""How many times as many items as were seen an extrapolation may be about (Chao et al. 2014: two to three times)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unseen:
@@ -18,7 +21,9 @@ class Unseen:
     high: float | None
     confidence_level: float
     n_more: int
-    new_kinds: float | None  # expected in n_more further items; None without items
+    new_kinds: float | None  # expected in n_more further items; None without items, and if n_more is above 3 n
+    new_low: float | None = None
+    new_high: float | None = None
     method: str = "Good-Turing"
 
 
@@ -30,7 +35,9 @@ def unseen(counts: Sequence[int], *, n_more: int = 100, confidence_level: float 
     nonparametric estimator of the coverage of a random sample", without the term -N1^2 / n, which makes it smaller).
     The interval has one single more in its centre and two in its variance, without which it is empty where every kind
     was seen often. New kinds in m further items: f0 (1 - (1 - N1 / (n f0 + N1))^m) with f0 = N1^2 / (2 N2), or
-    N1 (N1 - 1) / 2 if N2 = 0 (Chao et al. 2014, "Rarefaction and extrapolation with Hill numbers").
+    N1 (N1 - 1) / 2 if N2 = 0 (Chao et al. 2014, "Rarefaction and extrapolation with Hill numbers"). If the chance is C,
+    they are at least 1 - (1 - C)^m, where all that is unseen is one kind, and at most m C, where no two are the same:
+    the interval has these at its ends. Beyond three times n nothing is extrapolated.
 
     Raise ValueError for a count below 1.
     """
@@ -44,13 +51,16 @@ def unseen(counts: Sequence[int], *, n_more: int = 100, confidence_level: float 
     half = NormalDist().inv_cdf((1 + confidence_level) / 2) * sqrt(once + 2 * twice + 2)
     hidden = once**2 / (2 * twice) if twice else once * (once - 1) / 2
     new = hidden * (1 - (1 - once / (n * hidden + once)) ** n_more) if hidden else n_more * once / (n + n_more)
+    low, high, is_near = max(0.0, (once + 1 - half) / n), min(1.0, (once + 1 + half) / n), n_more <= MOST_TIMES * n
     return Unseen(
         n=n,
         n_kinds=len(counts),
         chance=once / n,
-        low=max(0.0, (once + 1 - half) / n),
-        high=min(1.0, (once + 1 + half) / n),
+        low=low,
+        high=high,
         confidence_level=confidence_level,
         n_more=n_more,
-        new_kinds=new,
+        new_kinds=new if is_near else None,
+        new_low=1 - (1 - low) ** n_more if is_near else None,
+        new_high=n_more * high if is_near else None,
     )

@@ -10,12 +10,13 @@ import pytest
 from in_memory import values_of
 
 from evalflows.analysis.evaluate_rules import evaluate_rules
-from evalflows.analysis.pairing import PairedMetric, Scale
-from evalflows.analysis.rule_estimates import DifferenceEstimate
+from evalflows.analysis.pairing import MetricSample, PairedMetric, Scale
+from evalflows.analysis.rule_estimates import DifferenceEstimate, MeanOfSample
 from evalflows.analysis.rules import Rule
 from evalflows.specs.metrics import MetricSpec
 from evalflows.stats.paired import paired_difference, paired_differences
 from evalflows.stats.power import least_n, needed_for_margin
+from evalflows.stats.proportions import clopper_pearson_interval
 
 DOCS = Path(__file__).parents[3] / "docs"
 NEEDED = {0.02: 189, 0.05: 73, 0.1: 35}
@@ -57,6 +58,22 @@ def test_numbers_of_the_needed_size_decide_and_fewer_do_not(sd: float, times: in
         for k in (times - 1, times)
     ]
     assert low[0] is not None and low[1] is not None and low[0] <= -0.06 < low[1]
+
+
+def test_a_floor_says_how_many_examples_without_a_fault_would_decide() -> None:
+    rule = Rule(kind="confident_threshold", metric="mode", bound=0.01)
+    scale = Scale(declared=MetricSpec(higher_is_better=False), support=(0.0, 1.0), bounds=(0.0, 1.0))
+    for n in (100, 367, 368):
+        sample = MetricSample(values=values_of("mode", np.zeros(n), is_yes_no=True), clusters=None, scale=scale)
+        tested = [(rule, MeanOfSample(sample, 0.95))]
+        (result,) = evaluate_rules(tested, confidence_level=0.95, min_examples=10, adjustment="holm")
+        assert (result.outcome == "met") == (n == 368)
+        assert ("about 370 examples would decide" in result.text) == (n < 368)
+    guide = " ".join((DOCS / "guides" / "failure_modes.md").read_text().split())
+    ends = [(0.01, 368), (0.02, 183), (0.05, 72)]
+    assert all(clopper_pearson_interval(0, n, confidence_level=0.95)[1] <= bound for bound, n in ends)
+    assert all(clopper_pearson_interval(0, n - 1, confidence_level=0.95)[1] > bound for bound, n in ends)
+    assert "368 answers without the mode (183 at 2 %, 72 at 5 %" in guide
 
 
 def test_the_documents_have_these_numbers() -> None:

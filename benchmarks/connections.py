@@ -23,6 +23,7 @@ from typing import Any
 
 from evalflows.analysis.differences import MetricReader, verdicts_on
 from evalflows.engine.answer import answer_rounds, pending_runs
+from evalflows.engine.chunks import rounds_of
 from evalflows.engine.order import waves_of
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.stats.proportions import wilson_interval
@@ -107,7 +108,7 @@ def latency_verdict(target: dict[str, Any], ports: tuple[int, int], n: int) -> V
         )
     )
     rows, spec = start_experiments.fn(run), run.prepared.spec
-    for wave in waves_of(spec, rows):
+    for wave in waves_of(rounds_of(rows), spec.batch):
         for rounds in wave:
             answer_rounds(run, rounds, pending_runs(run, rounds))
     return next(row for row in verdicts_on(MetricReader(Store()), rows, spec) if row.metric == "latency")

@@ -8,7 +8,7 @@ from datetime import datetime
 from evalflows.analysis.figures import calls_text, p_text, percent
 from evalflows.reports.names import names_apart, names_apart_in_each
 from evalflows.reports.results import conclusion_text
-from evalflows.store.queries.progress import spooled_if_running
+from evalflows.store.queries.progress import spooled_if_unfinished
 from evalflows.store.records import from_json
 from evalflows.store.sql import ask, ask_records, fields_of, record_of, records_of
 from evalflows.store.store import Store
@@ -374,7 +374,7 @@ def comparison_overviews(store: Store, where: str, values: Sequence[object]) -> 
     """Return the comparisons for which a condition holds; `where` is SQL from there on, with an order if it matters."""
     query = f"select {fields_of(Overview)} from comparison_overview where {where}"
     found = ask_records(store, Overview, query, values)
-    more = [spooled_if_running(store, one.state, one.comparison_id, "judgements") for one in found]
+    more = [spooled_if_unfinished(store, one.state, one.comparison_id, "judgements") for one in found]
     return [replace(one, judged=one.judged + count) for one, count in zip(found, more, strict=True)]
 
 

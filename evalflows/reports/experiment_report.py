@@ -14,7 +14,7 @@ from evalflows.reports.slices import field_lines, slice_means
 from evalflows.reports.worst import Worst, is_higher_better, worst_of
 from evalflows.specs.metric_names import MEASURES, is_pass_k
 from evalflows.store.queries.lookup import run_groups
-from evalflows.store.queries.progress import spooled_if_running
+from evalflows.store.queries.progress import spooled_if_unfinished
 from evalflows.store.records import controls_batch
 from evalflows.store.sql import ask, ask_records, record_of, records_of
 from evalflows.store.store import Store
@@ -56,7 +56,7 @@ class ExperimentOverview:
     n_examples: int
     repetitions: int
     planned: int
-    answered: int  # of a running one, also those that are not in its parts yet
+    answered: int  # of an unfinished one, also those that are not in its parts yet
     cut_off: int  # of those answered: at the token limit, with `truncated: score`
     failed: int
     calls: int | None
@@ -373,7 +373,7 @@ def _with_tried(store: Store, rows: Sequence[Sequence[Any]]) -> list[ExperimentO
 
 
 def _counted(store: Store, overview: ExperimentOverview) -> ExperimentOverview:
-    more = spooled_if_running(store, overview.state, overview.experiment_id, "outputs")
+    more = spooled_if_unfinished(store, overview.state, overview.experiment_id, "outputs")
     return replace(overview, answered=overview.answered + more) if more else overview
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from evalflows.specs.metric_names import MEASURES
-from evalflows.store.queries.progress import answer_counts, spooled_if_running
+from evalflows.store.queries.progress import answer_counts, spooled_if_unfinished
 from evalflows.store.small_tables import Ask, small_tables
 from evalflows.store.sql import record_of
 from evalflows.store.store import Store
@@ -136,7 +136,7 @@ def listed_experiments(store: Store, wanted: ListFilter, *, limit: int, offset: 
         of_gates = [ListedDecision(**decision) for decision in decisions or ()]
         counted = {"answered": answered, "failed": failed, "metrics": metrics.get(identity, [])}
         one = record_of(ListedExperiment, fields, decisions=of_gates, **counted)
-        more = spooled_if_running(store, one.state, identity, "outputs")
+        more = spooled_if_unfinished(store, one.state, identity, "outputs")
         experiments.append(replace(one, answered=answered + more) if more else one)
     return ExperimentList(experiments=experiments, count=count, choices=found)
 

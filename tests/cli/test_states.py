@@ -19,6 +19,7 @@ from evalflows.specs import ExperimentSpec
 from evalflows.store import Store
 from evalflows.store.records import ExperimentRow
 from evalflows.store.schemas import EXPERIMENT_TABLES
+from evalflows.store.spool import Spool
 
 SECOND = timedelta(seconds=1)
 HOLDS = """
@@ -77,6 +78,17 @@ def test_what_nobody_works_on_was_interrupted_and_what_somebody_works_on_is_runn
         assert "app running: 3 of 3 answered" in text
         assert text.endswith(f"next: evalflows show {identity} # it is running"), "resume would be refused"
         process.kill()
+
+
+def test_the_answers_that_a_killed_run_has_in_its_spool_count(store: Store, make: Callable[..., Any]) -> None:
+    fields = {"experiment_id": "exp-1", "name": "app", "state": "running", "n_examples": 3, "repetitions": 1}
+    store.append("experiments", "exp-1", "start", [make("experiments", **fields)])
+    with Spool(store, "exp-1", "p") as spool:
+        for run, status in enumerate(("ok", "ok", "failed")):
+            row = make("outputs", run_id=f"{run}", experiment_id="exp-1", example_id="a", repetition=run, status=status)
+            spool.add("outputs", row)
+        assert "app interrupted 2/3" in said("ls")
+        assert "app interrupted: 2 of 3 answered" in said("show", "exp-1")
 
 
 def test_ls_lists_what_is_wanted(kept: str) -> None:

@@ -302,17 +302,19 @@ def nothing_made(store: Store, owner: str, made: WorkDone, *, answers: int = 0) 
     }
 
 
-def spooled_if_running(store: Store, state: str, owner: str, table: str) -> int:
-    """Return how many rows of a table an owner that is running has beside those in its parts; else 0."""
-    return spooled_rows(store, owner, (table,)) if state == "running" else 0
+def spooled_if_unfinished(store: Store, state: str, owner: str, table: str) -> int:
+    """Return how many rows of a table a running or interrupted owner has beside those in its parts; else 0."""
+    return spooled_rows(store, owner, (table,)) if state in ("running", INTERRUPTED) else 0
 
 
 def spooled_rows(store: Store, owner: str, tables: Iterable[str]) -> int:
-    """Return how many finished rows of these tables a running process on this machine has not yet written as parts."""
+    """Return how many answers or judgements a process on this machine has made and not written as parts, as it runs or
+    has died: the rows of these tables that did not fail."""
     wanted, count = {*tables}, 0
     for path in (spool_folder(store) / owner).glob("*.jsonl"):
         with suppress(OSError), path.open("rb") as file:
             for line in file:
                 with suppress(ValueError, KeyError, TypeError):  # a line that is being written
-                    count += json.loads(line.partition(b" ")[2])["table"] in wanted
+                    entry = json.loads(line.partition(b" ")[2])
+                    count += entry["table"] in wanted and entry["row"]["status"] not in ("failed", "not_attempted")
     return count

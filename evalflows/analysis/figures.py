@@ -35,11 +35,14 @@ def usd(amount: float) -> str:
     return f"{amount:.{max(4, _most('cost', amount)) if 0 < amount < 0.001 else 4}f}"
 
 
-def calls_text(calls: int, from_ledger: int, cost: float | None) -> str:
-    """Say how many model calls were made and what was paid in USD; a cost of None is unknown."""
+def calls_text(calls: int, from_ledger: int, cost: float | None, spent: float | None = None) -> str:
+    """Say how many model calls were made and what was paid in USD; a cost of None is unknown, `spent` estimates it."""
     if calls == from_ledger == 0 and not cost:
         return NO_CALLS
-    paid = "cost unknown" if cost is None else "nothing paid" if not calls and not cost else f"{usd(cost)} USD"
+    if cost is None:
+        paid = "cost unknown" if spent is None else f"about {usd(spent)} USD"
+    else:
+        paid = f"{usd(cost)} USD" if calls or cost else "nothing paid"
     return f"{calls} model calls, {from_ledger} from the ledger, {paid}"
 
 

@@ -36,6 +36,8 @@ class SourceCost:
     tokens_in: int | None
     tokens_out: int | None
     cost_usd: float | None
+    cost_known_usd: float | None
+    unpriced: int
     cost_reason: str | None
     latency_p50_s: float | None
     latency_p95_s: float | None

@@ -67,6 +67,7 @@ class ExperimentOverview:
     tokens_in: int | None
     tokens_out: int | None
     cost_usd: float | None
+    spent_usd: float | None  # the same, or with estimates for calls whose cost is unknown
     mean_latency_s: float | None
     application_version: str | None
     git_commit: str | None
@@ -104,7 +105,7 @@ class ExperimentOverview:
         """Its model calls and their cost in words, known or not; empty if nothing was recorded yet."""
         parts = []
         if self.calls is not None:
-            parts.append(calls_text(self.calls, self.calls_cached or 0, self.cost_usd))
+            parts.append(calls_text(self.calls, self.calls_cached or 0, self.cost_usd, self.spent_usd))
         elif self.cost_usd is not None:
             parts.append(f"{usd(self.cost_usd)} USD, as the application reports")
         if self.unrecorded:
@@ -197,8 +198,10 @@ class UnpricedCalls:
         """What is estimated, in words; empty if nothing is."""
         if self.estimated_usd is None or self.spent_usd is None:
             return ""
-        why = f"the texts of {self.estimated_calls} calls, for which the endpoint reported no usage"
-        return f"{self.spent_usd:.4f} USD spent, of which {self.estimated_usd:.4f} estimated from {why}"
+        calls = f"{self.estimated_calls} call{'s' * (self.estimated_calls != 1)}"
+        why = f"the texts of {calls}, whose usage was not reported"
+        more = f", beside {self.calls} calls of unknown cost" if self.calls else ""
+        return f"{self.spent_usd:.4f} USD spent, of which {self.estimated_usd:.4f} estimated from {why}{more}"
 
     @property
     def uncounted_text(self) -> str:
@@ -380,7 +383,7 @@ def _counted(store: Store, overview: ExperimentOverview) -> ExperimentOverview:
 _OVERVIEW = """
 select experiment_id, name, target, run_group, state, reason, tags, dataset_name, snapshot_id, n_examples, repetitions,
        planned, answered, cut_off, failed, calls, calls_cached, recorded_calls, unrecorded,
-       unrecorded_judgements, tokens_in, tokens_out, cost_usd, mean_latency_s, application_version,
+       unrecorded_judgements, tokens_in, tokens_out, cost_usd, spent_usd, mean_latency_s, application_version,
        git_commit, started_at, ended_at
 from experiment_overview
 """

@@ -91,6 +91,17 @@ def test_the_answers_that_a_killed_run_has_in_its_spool_count(store: Store, make
         assert "app interrupted: 2 of 3 answered" in said("show", "exp-1")
 
 
+def test_what_a_call_without_usage_has_cost_is_said_once(store: Store, make: Callable[..., Any]) -> None:
+    fields = {"experiment_id": "exp-1", "name": "app", "state": "completed", "calls": 2, "calls_cached": 0}
+    store.append("experiments", "exp-1", "start", [make("experiments", **fields)])
+    call = {"experiment_id": "exp-1", "connection": "openai", "model": "m"}
+    costs = [{"cost_usd": 0.5, "status": "ok"}, {"estimated_usd": 0.25, "status": "failed"}]
+    store.append("calls", "exp-1", "p", [make("calls", call_id=str(n), **call, **one) for n, one in enumerate(costs)])
+    shown = said("show", "exp-1")
+    assert "2 model calls, 0 from the ledger, about 0.7500 USD" in shown and "unknown" not in shown
+    assert "0.7500 USD spent, of which 0.2500 estimated from the texts of 1 call," in shown
+
+
 def test_ls_lists_what_is_wanted(kept: str) -> None:
     for options, listed in (
         ((), True),

@@ -12,7 +12,9 @@ with answers as (
 ), judged as (
     select experiment_id, count(*) filter (calls is null) as unrecorded_judgements from staging.scores group by experiment_id
 ), recorded as (
-    select experiment_id, count(*) as recorded_calls from staging.calls group by experiment_id
+    select experiment_id, count(*) as recorded_calls,
+           case when count(coalesce(cost_usd, estimated_usd)) = count(*) then sum(coalesce(cost_usd, estimated_usd)) end as usd
+    from staging.calls group by experiment_id
 )
 select e.experiment_id, e.name, e.target, e.target_kind, e.state, e.reason, e.run_group, e.run_key,
        e.dataset_name, e.snapshot_id, e.n_examples, e.repetitions, e.n_examples * e.repetitions as planned,
@@ -24,6 +26,7 @@ select e.experiment_id, e.name, e.target, e.target_kind, e.state, e.reason, e.ru
        coalesce(r.recorded_calls, 0) as recorded_calls, coalesce(a.unrecorded, 0) as unrecorded,
        coalesce(j.unrecorded_judgements, 0) as unrecorded_judgements,
        e.calls, e.calls_cached, e.tokens_in, e.tokens_out, e.cost_usd,
+       coalesce(e.cost_usd, case when e.calls = r.recorded_calls then r.usd end) as spent_usd,
        e.application_version, e.git_commit, e.git_branch, e.git_dirty, e.description, e.tags, e.metadata, e.started_at, e.ended_at
 from staging.experiments e left join answers a using (experiment_id) left join recorded r using (experiment_id)
      left join judged j using (experiment_id)

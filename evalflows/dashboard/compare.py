@@ -28,7 +28,7 @@ from evalflows.reports.names import names_apart
 from evalflows.reports.past_values import PastValue, past_values
 from evalflows.reports.picture import Card, card_of_results
 from evalflows.reports.remarks import verdict_sentences
-from evalflows.reports.results import Means, Result, means_of, metric_ranges
+from evalflows.reports.results import Means, Result, drawing_scales, means_of
 from evalflows.reports.side_by_side import found_examples, inputs_of, side_by_side
 from evalflows.reports.slices import SLICE_COLUMNS, slice_cells
 from evalflows.reports.word_diff import WordDiff, answers_apart, has_much_in_common, word_diff
@@ -305,7 +305,7 @@ def metric_table(store: Store, diff: ExperimentsDiff) -> MetricTable:
     for result in diff.results:
         if result.has_rows:
             metrics.setdefault(result.metric, []).append(result)
-    ranges = metric_ranges(store, diff.results)
+    ranges = drawing_scales(store, diff.results)
     rows = [_rows_of(diff, metric, results, ranges.get(metric)) for metric, results in metrics.items()]
     ends = (
         abs(each.share(end) or 0.0)

@@ -16,7 +16,7 @@ from evalflows.reports.experiment_page import RelatedExperiment, costs_of, failu
 from evalflows.reports.experiment_report import experiments_report, overviews_of
 from evalflows.reports.past_values import PastValue, past_values
 from evalflows.reports.remarks import verdict_sentences
-from evalflows.reports.results import metric_ranges, results_of_each
+from evalflows.reports.results import drawing_scales, results_of_each
 from evalflows.reports.slices import Slice, slice_means
 from evalflows.reports.worst import is_higher_better
 from evalflows.specs.errors import InputError
@@ -102,7 +102,7 @@ def _page(
         report=report,
         verdicts=verdict_sentences(results),
         results=shown,
-        ranges=metric_ranges(store, shown),
+        ranges=drawing_scales(store, shown),
         excluded=excluded_metrics(store, {identity: row.run_group} if compared is None else compared.run_groups),
         approvals=approvals(store, [identity]),
         related=related,

@@ -53,6 +53,7 @@ def test_metrics_say_how_many_were_scored_and_how_many_are_missing(filled: str) 
     (tone,) = [row for row in shown.rows if row[:1] == ["tone"] and len(row) == 6]
     assert right[1].startswith("0.7")  # the mean of 1, 0, 0.5, 1, 1
     assert right[3:] == ["5", "1", "0"]
+    assert (shown.rows[0][2], right[2]) == ("On a scale of", "0 to 1"), "so it is drawn; no range is declared"
     assert tone[1] == "kind 80 %, rude 20 %"
     assert tone[3:] == ["5", "1", "0"]
     assert made.title == "bot"

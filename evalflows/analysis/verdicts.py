@@ -137,6 +137,8 @@ def adjusted_p_text(p: float, p_adjusted: float, n_tests: int, adjustment: Adjus
 
 def _why_undecided(test: DifferenceTest, p_adjusted: float, n_tests: int, adjustment: Adjustment) -> Reason:
     estimate, gain = test.estimate, test.tested_gain()
+    if gain is None and estimate.difference == 0:  # in each pair
+        return Reason("no_significant_difference", f"{no_difference(estimate.n_pairs)}; {estimate.reason}")
     if gain is None:
         is_significant = p_adjusted <= 1 - estimate.confidence_level
         alone = "; p alone decides nothing" if is_significant else ""

@@ -46,15 +46,15 @@ def test_a_candidate_that_abstains_where_it_is_wrong_is_nowhere_better_for_it() 
     assert "40 pairs with a missing value" in one.summary and again.because == one.summary
 
 
-@pytest.mark.parametrize("change", [0.0, -0.5])
-def test_no_variation_without_a_range_leaves_everything_open(change: float) -> None:
+@pytest.mark.parametrize(("change", "why"), [(0.0, "no_significant_difference"), (-0.5, "no_spread")])
+def test_no_variation_without_a_range_leaves_everything_open(change: float, why: str) -> None:
     past, points = Past(), np.random.default_rng(0).integers(0, 9, 30).astype(float)
     baseline = past.experiment({"points": points}, target_version="old")
     candidate = past.experiment({"points": points + change}, target_version="new")
     reader, spec = MetricReader(past.store), past.spec(metrics={"points": {"margin": 0.3}})
     gate = GateSpec(non_inferiority={"points": 0.3}, superiority=["points"])
     verdict = table(reader, spec, candidate, baseline)["points"]
-    assert (verdict.conclusion, verdict.reason_code) == ("not_enough_evidence", "no_spread")
+    assert (verdict.conclusion, verdict.reason_code) == ("not_enough_evidence", why)
     assert evaluated(reader, spec, gate, candidate, baseline).conclusion == "NOT ENOUGH EVIDENCE"
     assert [past.conclusion for past in backtest(past.store, gate, spec, replicates=0).decisions] == [
         "NOT ENOUGH EVIDENCE"

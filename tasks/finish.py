@@ -27,7 +27,7 @@ from evalflows.tasks.start import Row, Work, work_of
 def finish(run: RunContext[Any], rows: Sequence[Row], stopped: str | None = None) -> list[str]:
     """Seal the complete experiments or comparisons, and return what is wrong with the others, in words.
 
-    Experiments `stopped` on purpose, for the reason given, stay open but are not reported.
+    Those `stopped` on purpose, for the reason given, stay open but are not reported.
     """
     lacking = [reason for row in rows if (reason := _finish(run, row, stopped))]
     run.reset()
@@ -65,8 +65,8 @@ def _finish(run: RunContext[Any], row: Row, stopped: str | None = None) -> str |
     """Write the last row of an experiment or a comparison, seal it if it is complete, and return what is wrong with it,
     in words.
 
-    One that was `stopped` on purpose, for the reason given, stays open, and nothing is wrong with it. Raise
-    StorageError if the store was removed meanwhile.
+    One that was `stopped` on purpose, for the reason given, stays open, and nothing is wrong with it; a comparison is
+    completed then, as it is decided. Raise StorageError if the store was removed meanwhile.
     """
     store, work = run.store, work_of(row)
     ended_job = run.known_job(work.owner)
@@ -91,7 +91,8 @@ def _finish(run: RunContext[Any], row: Row, stopped: str | None = None) -> str |
         store.publish(work.table, work.owner, [ended])
         store.seal(work.owner, [work.table])  # removes its open parts
     else:
-        store.append(work.table, work.owner, "end", [ended])
+        is_decided = is_stopped and isinstance(ended, ComparisonSetRow)
+        store.append(work.table, work.owner, "end", [replace(ended, state="completed") if is_decided else ended])
     return None if is_stopped else _problem(store, work, ended)
 
 

@@ -314,7 +314,7 @@ class ComparisonReport:
         if over.decided_without_judge:
             policy = "the failed run loses" if over.failed_output_policy == "loses" else "such pairs are left out"
             warnings.append(f"{over.decided_without_judge} judgements needed no judge, as a run had failed: {policy}")
-        if over.missing and (self.batch is None or over.state == "completed"):  # else its line says why
+        if over.missing and (self.batch is None or not over.reason):  # else its line says why
             warnings.append(f"{over.missing} of {over.planned} judgements are missing")
         return warnings
 

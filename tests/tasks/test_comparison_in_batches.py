@@ -11,6 +11,8 @@ from evalflows.analysis.interim_win_rates import Look, conclusion_of, look_at
 from evalflows.engine.order import waves_of
 from evalflows.engine.pair_trials import pair_chunks
 from evalflows.engine.pairs import compared_examples, experiments_of
+from evalflows.reports.comparison import comparison_report
+from evalflows.reports.markdown_pages import after_comparison
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.stats.sequential import confidence_sequence
 from evalflows.store.row_specs import comparison_spec
@@ -58,7 +60,10 @@ def test_a_decided_comparison_stops_and_the_rest_is_judged_when_it_is_resumed() 
     assert batches == 2 and stopped == "stopped after 40 of 100 examples: every win rate was decided"
     ((pairs, difference, low, high, p, method, conclusion),) = asked(VERDICT)
     assert (pairs, p, method, conclusion) == (40, None, "betting", "better") and 0 < low < difference <= high
-    assert asked("select state, reason, judged from comparison_overview") == [("incomplete", stopped, 40)]
+    assert asked("select state, reason, judged from comparison_overview") == [("completed", stopped, 40)]
+    report = comparison_report(Store(), identity)
+    assert after_comparison(Store(), report.overview).code.startswith("`evalflows sql"), "its pairs"
+    assert not any("missing" in one for one in report.remarks)
     assert asked("select count(*) from ratings where ci_low is not null or rank_low is not null") == [(0,)]
     assert in_batches(spec, resume=identity)[1:] == (None, 5)
     ((pairs, difference, narrower, _, _, method, conclusion),) = asked(VERDICT)

@@ -30,7 +30,7 @@ group by all
 Row = Mapping[str, Text]
 """One line: the texts of its columns, by name."""
 
-DROPPED = ("id", "dataset", "version", "experiments", "answered", "judged", "started (UTC)")
+DROPPED = ("experiments", "id", "dataset", "version", "answered", "judged", "started (UTC)")
 """The columns that are left out where they do not fit, in this order."""
 
 _WANTED = """
@@ -134,7 +134,8 @@ def _print_rows(rows: Sequence[Row]) -> None:
     else:
         for row in rows:
             out.print(Text("  ").join(row[name] for name in columns), no_wrap=True, overflow="ellipsis")
-    if hidden := [name for name in every if name not in (*columns, "id")]:  # a name is as good as an id
+    shown = (*columns, "id") if "experiment" in rows[0] else columns  # its name is as good as an id
+    if hidden := [name for name in every if name not in shown]:
         echo(f"not shown: {', '.join(hidden)}: --all")
 
 

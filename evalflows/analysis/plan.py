@@ -564,14 +564,15 @@ def planned_metric(
     }
     if isinstance(estimate, str):
         return MetricPlan(metric=name, reason=estimate, **design)
+    detectable = _possible(minimum_detectable(estimate, current), properties)
     return MetricPlan(
         metric=name,
         variance=estimate,
         **design,
-        minimum_detectable=_possible(minimum_detectable(estimate, current), properties),
+        minimum_detectable=detectable,
         sample_sizes=tuple(
             sample_sizes_of(estimate, target, current, lines)
-            for target in _target_effects(history.prepared.spec, name, effect)
+            for target in _target_effects(history.prepared.spec, name, effect, detectable)
         ),
     )
 
@@ -587,10 +588,13 @@ def _n_clusters(examples: Sequence[ExampleRow]) -> int:
     return len({example.cluster or ("alone", example.example_id) for example in examples})
 
 
-def _target_effects(spec: ExperimentSpec, metric: str, effect: float | None) -> Iterator[TargetEffect]:
+def _target_effects(
+    spec: ExperimentSpec, metric: str, effect: float | None, detectable: float | None
+) -> Iterator[TargetEffect]:
     """Yield the requested effect, else the metric's declared margin, and the effects that the gates' rules need.
 
     A candidate must exceed a superiority margin significantly, so the effect to detect is the excess over the margin.
+    Without a margin, and with no effect requested, it is what the dataset can detect.
     """
     size = effect if effect is not None else spec.direction(metric_of(metric)).margin
     if size is not None:
@@ -599,6 +603,9 @@ def _target_effects(spec: ExperimentSpec, metric: str, effect: float | None) -> 
         margin, rise = gate.non_inferiority.get(metric), gate.superiority.get(metric)
         if margin is not None:
             yield TargetEffect(purpose="non_inferiority", size=margin, declared=margin, gate=gate.name)
+        if rise == 0 and effect is None and detectable is not None:
+            size = detectable * (1 + 1e-9)  # else rounding may ask for one example more
+            yield TargetEffect(purpose="superiority", size=size, declared=0.0, gate=gate.name)
         if rise and effect is None:
             yield TargetEffect(purpose="difference", size=rise, declared=rise, gate=gate.name)
         elif rise and effect is not None and effect > rise:
@@ -719,13 +726,13 @@ def sentences_of(plan: Plan) -> list[str]:
 
 def _cost_sentences(plan: Plan) -> Iterator[str]:
     total = plan.total
-    if not plan.calls:
+    if total.calls or (plan.calls and not total.unknown):
+        usd = f"about {money(total.usd)} USD" if total.usd is not None else "cost unknown"
+        cached = f", of which {count(total.in_ledger)} are in the ledger and not paid again" if total.in_ledger else ""
+        calls = "model call" if total.calls == 1 else "model calls"
+        yield f"this run makes {'at most ' if total.at_most else ''}{count(total.calls)} {calls}{cached}: {usd}"
+    else:
         yield "this run makes no known model calls"
-        return
-    usd = f"about {money(total.usd)} USD" if total.usd is not None else "cost unknown"
-    cached = f", of which {count(total.in_ledger)} are in the ledger and not paid again" if total.in_ledger else ""
-    calls = "model call" if total.calls == 1 else "model calls"
-    yield f"this run makes {'at most ' if total.at_most else ''}{count(total.calls)} {calls}{cached}: {usd}"
     if total.unknown:
         yield f"the calls of {_listed(total.unknown)} are unknown and not counted: run it on a few examples first"
     if total.unpriced:
@@ -742,7 +749,8 @@ def _of_metric(plan: Plan, metric: MetricPlan) -> Iterator[str]:
         yield f"{metric.metric}: {metric.reason}"
         return
     for sizes in metric.sample_sizes:
-        yield from _of_sizes(plan, metric, sizes)
+        if sizes.effect.declared:
+            yield from _of_sizes(plan, metric, sizes)
     any_rise = [gate.name for gate in plan.spec.gates if gate.superiority.get(metric.metric) == 0]
     if not metric.sample_sizes or (any_rise and plan.effect is None):
         rules = f", for superiority ({_listed(any_rise)})" if any_rise else ""

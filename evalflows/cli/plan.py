@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalflows.analysis.figures import given_figure
+from evalflows.analysis.figures import figure, given_figure
 from evalflows.cli.late_commands import CHANGES, FORMAT, VERBOSE, one_line_errors, print_json
 from evalflows.cli.output import Table, Text, console, echo, table
 from evalflows.cli.running import find_modules_here
@@ -122,12 +122,16 @@ def _sizes(plan: PlanDocument) -> Table:
     for metric in plan["metrics"]:
         for sizes in metric["sample_sizes"]:
             effect, designs = sizes["effect"], sizes["designs"]
-            what = f"{_PURPOSES[effect['purpose']]}{given_figure(effect['declared'], metric['metric'])}"
+            size = given_figure(effect["declared"], metric["metric"])
+            if not effect["declared"]:  # of a superiority margin
+                size = f"by {figure(effect['size'], metric['metric'])}"
+            what = f"{_PURPOSES[effect['purpose']]}{size}"
             for design in designs:
                 clusters = [_some(design["clusters"])] if clustered else []
                 numbers = [str(design["repetitions"]), count(design["examples"]), *clusters]
                 best = "cheapest" if design["is_cheapest"] and len(designs) > 1 else ""
-                out.add_row(metric["metric"], what, *numbers, count(design["calls"]), money(design["usd"]), best)
+                calls = design["calls"] if design["calls"] or design["usd"] is not None else None  # none is known
+                out.add_row(metric["metric"], what, *numbers, count(calls), money(design["usd"]), best)
     return out
 
 

@@ -26,6 +26,7 @@ class PlannedCallsDocument(TypedDict):
 class EffectDocument(TypedDict):
     purpose: Literal["difference", "non_inferiority", "superiority"]
     declared: float
+    size: float
 
 
 class DesignDocument(TypedDict):

@@ -67,6 +67,7 @@ def test_calls_of_a_python_target_come_from_earlier_runs_or_are_unknown() -> Non
     spec = chat_spec(targets=[own], repetitions=2)
     made = plan(spec)
     assert (made.calls[0].calls, made.total.unknown) == (None, ("own",))
+    assert sentences_of(made)[0] == "this run makes no known model calls", "no cost either"
     assert any("the calls of own are unknown and not counted" in sentence for sentence in sentences_of(made))
     version, store = target_version(spec.targets[0], spec.connections), Store()
     snapshot = load_dataset(store, spec.dataset).keep(store)

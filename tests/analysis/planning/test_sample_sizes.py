@@ -94,6 +94,8 @@ def test_superiority_needs_more_examples_as_the_effect_nears_the_margin() -> Non
     assert [(sizes.effect.purpose, sizes.effect.declared) for sizes in alone] == [("difference", 0.1)]
     any_rise = plan(recorded_spec(500, gates=[{"superiority": ["quality"]}]))
     assert any("for superiority (release); use --effect" in sentence for sentence in sentences_of(any_rise))
+    (sizes,) = metric_of(any_rise).sample_sizes
+    assert (sizes.effect.purpose, sizes.designs[0].examples) == ("superiority", 500), "what the dataset detects"
 
 
 def test_yes_no_differences_have_a_least_variance() -> None:

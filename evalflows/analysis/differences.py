@@ -328,7 +328,8 @@ class ExperimentPair:
     def difference_test(self, paired: PairedMetric, margin: float | None = None) -> DifferenceTest:
         """Test a metric's difference, by default with the declared margin."""
         metric = paired.candidate.metric
-        return paired.difference_test(self.why_refused(metric) or self.why_excluded(metric), margin)
+        why = self.why_refused(metric) or self.why_excluded(metric) or why_too_brief(paired, margin)
+        return paired.difference_test(why, margin)
 
     @cached_property
     def _excluded(self) -> Sequence[Mapping[str, Reason]]:
@@ -359,14 +360,13 @@ class ExperimentPair:
         return self.reader.shared_rounds(self.candidate, self.baseline)
 
 
-def _told_by_clock(paired: PairedMetric, test: DifferenceTest) -> DifferenceTest:
-    """Return a test that decides nothing if it is of latencies that are too brief, else the same."""
-    if paired.candidate.metric != LATENCY or test.exclusion is not None:
-        return test
+def why_too_brief(paired: PairedMetric, margin: float | None = None) -> Reason | None:
+    """Return why the latencies of both sides cannot be told apart, unless it is by a margin that a clock can tell."""
+    if paired.candidate.metric != LATENCY or (margin or 0.0) >= BRIEF_S:
+        return None
     means = [side.values[~np.isnan(side.values)] for side in (paired.candidate, paired.baseline)]
-    if all(len(values) and values.mean() < BRIEF_S for values in means):
-        return replace(test, exclusion=Reason("too_brief", "answers of both take less than a millisecond"))
-    return test
+    is_brief = all(len(values) and values.mean() < BRIEF_S for values in means)
+    return Reason("too_brief", "answers of both take less than a millisecond") if is_brief else None
 
 
 def verdicts_of(pairs: Sequence[ExperimentPair], adjustment: Adjustment) -> Iterator[VerdictRow]:
@@ -375,7 +375,7 @@ def verdicts_of(pairs: Sequence[ExperimentPair], adjustment: Adjustment) -> Iter
     Metrics of evaluators and built-in measures (latency, cost, …) are two families, adjusted separately.
     """
     tested = [
-        TestedMetric(pair=pair, paired=paired, test=_told_by_clock(paired, pair.difference_test(paired)))
+        TestedMetric(pair=pair, paired=paired, test=pair.difference_test(paired))
         for pair in pairs
         for metric in pair.values
         if (paired := pair.paired(metric))

@@ -10,7 +10,7 @@ from importlib.metadata import version
 
 from evalflows.analysis.baselines import approval_problem, baseline_name, no_baseline
 from evalflows.analysis.comparability import Difference
-from evalflows.analysis.differences import ExperimentPair, TestedMetric, verdicts
+from evalflows.analysis.differences import ExperimentPair, TestedMetric, verdicts, why_too_brief
 from evalflows.analysis.evaluate_rules import conclusion_of, evaluate_rules
 from evalflows.analysis.interim import InterimAnalyses, interim_analyses_of, interim_difference, interim_mean
 from evalflows.analysis.pairing import MetricSample, PairedMetric
@@ -266,6 +266,8 @@ class GateEvaluation:
         if why := self.pair.why_refused(rule.metric):
             recalibration = self._recalibrated(rule.metric, paired)
             return recalibration or Reason(why.code, f"refused: {why}")
+        if brief := why_too_brief(paired, rule.bound):
+            return brief
         if self.interim_analyses is not None:
             return interim_difference(paired, self.interim_analyses, matched.candidate)
         return DifferenceEstimate(paired, of_no_difference=rule.is_of_no_difference)

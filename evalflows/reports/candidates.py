@@ -107,7 +107,9 @@ def _standing(store: Store, decisions: Sequence[Decision]) -> tuple[str, str | N
         return f"only {names[compared[0]]} passes", compared[0]
     metrics = dict.fromkeys(rule.metric for rule in decisions[0].rules)
     found = standing(store, compared, [*metrics])
-    listed, by = _and([names[one] for one in compared]), _and(found.metrics) or "no metric that they share"
+    listed, by = _and([names[one] for one in compared]), _and(found.metrics)
+    if not by:
+        return f"{listed} cannot be told apart: they share no metric of the gate that can tell", None
     if found.best is not None:
         others = [other for other in compared if other != found.best]
         beaten = [f"than {names[other]} in {_and(found.better[found.best, other])}" for other in others]

@@ -2,11 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
+from typing import Any
 
 import numpy as np
+import pytest
 from in_memory import in_memory, spec_of, values_of
 
+from evalflows.analysis.differences import verdicts_of
+from evalflows.analysis.gate_evaluation import GateEvaluation
 from evalflows.engine.chunks import in_drawn_order
+from evalflows.specs.gate import GateSpec
 from evalflows.stats.paired import paired_difference
 from evalflows.store.queries.shared_examples import SharedRounds
 
@@ -64,6 +69,25 @@ def test_the_pairs_compared_are_those_of_shared_rounds_without_the_first() -> No
     assert (found.n_pairs, found.difference) == (4, -6.0)
     assert found.warning is not None
     assert "1 of 5 pairs left out because they were not made side by side" in found.warning
+
+
+@pytest.mark.parametrize(
+    ("rules", "outcome"),
+    [
+        ({"superiority": ["latency"]}, "open"),
+        ({"non_inferiority": {"latency": 0.00005}}, "open"),
+        ({"non_inferiority": {"latency": 0.5}}, "met"),
+    ],
+)
+def test_what_takes_less_than_a_millisecond_is_compared_only_with_margins_that_a_clock_can_tell(
+    rules: dict[str, Any], outcome: str
+) -> None:
+    seconds = np.random.default_rng(0).normal([[1e-4], [2e-4]], 1e-5, (2, 60))
+    pair = in_memory(*({"latency": values_of("latency", side)} for side in seconds), spec_of())
+    (of_run,) = verdicts_of([pair], "holm")
+    (rule,) = GateEvaluation(gate=GateSpec.model_validate(rules), pair=pair).rule_results
+    assert (of_run.conclusion, of_run.reason_code) == ("not_enough_evidence", "too_brief")
+    assert (rule.outcome, rule.reason_code == "too_brief") == (outcome, outcome == "open")
 
 
 def test_each_target_is_first_about_as_often_and_a_resumed_run_draws_the_same_order() -> None:

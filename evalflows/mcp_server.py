@@ -241,7 +241,8 @@ class ReadingTools:
             answer.line(found.search_text(search))
             cells = [(one, slice_cells(one)) for one in search.found]
             rows = [
-                f"{slice_}: {name} {there} on {n} examples, elsewhere {other}, p adj. {p}: {word}; where={one.where}"
+                f"{slice_}: {name} {there} on {n} examples, elsewhere {other}, p adj. of the departure {p}: {word}; "
+                f"where={one.where}"
                 for one, (name, slice_, n, there, other, p, word) in cells
             ]
             answer.data("slices", rows, count=len(rows), more=f"{hints.diff(*ids).command} --slices")

@@ -300,11 +300,18 @@ class DepartingSlice:
     p_adjusted: float  # over all slices and metrics that were searched
     is_worse: bool  # than the other examples, by the direction of the metric
     is_loss: bool  # whether the slice itself got worse than the baseline
+    difference_low: float | None = None  # the interval of the difference within the slice, if it stands out
+    difference_high: float | None = None
 
     @property
     def got_worse(self) -> bool:
         """Whether it is worse than the baseline, and departs from the other examples by that."""
         return self.is_worse and self.is_loss
+
+    @property
+    def includes_0(self) -> bool:
+        """Whether the slice itself may be as good as the baseline, by its own interval."""
+        return (self.difference_low or 0.0) <= 0 <= (self.difference_high or 0.0) and self.difference_low is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, combinations, islice, pairwise
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from evalflows.analysis.changes import DepartingSlice, SliceSearch
 from evalflows.analysis.differences import ExperimentPair
 from evalflows.analysis.input_groups import kept_groups, named_groups
+from evalflows.analysis.pairing import paired_metric
 from evalflows.specs.evaluator import as_key
 from evalflows.specs.metric_names import MEASURES
 from evalflows.specs.target import RecordedTarget
@@ -139,10 +140,21 @@ def _search(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[SliceSearch, 
         min_examples=MIN_EXAMPLES,
         n_slices=len({contrast.slice for contrast in contrasts}),
         n_left_out=slices.n_left_out,
-        found=[row(one) for one in departing(slices, contrasts, level)],
+        found=[_with_own_interval(pair, row(one), every[one.slice]) for one in departing(slices, contrasts, level)],
         too_few=slices.too_few,
     )
     return search, [row(contrast) for contrast in contrasts]
+
+
+def _with_own_interval(pair: ExperimentPair, found: DepartingSlice, of: Slice) -> DepartingSlice:
+    """Return a slice that stands out with the interval of its own difference, as `diff --where` gives it."""
+    assert pair.matched is not None
+    matched = pair.matched.at(pair.shared_places("")[of.members])
+    ours = matched.of_candidate(pair.values[found.metric])
+    theirs = matched.of_baseline(pair.baseline_values[found.metric])
+    paired = paired_metric(ours, theirs, matched.of_clusters(pair.clusters), pair.spec)
+    difference = paired.difference(pair.spec.confidence_level)
+    return replace(found, difference_low=difference.low, difference_high=difference.high)
 
 
 def slices_of(

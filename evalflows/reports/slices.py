@@ -1,18 +1,20 @@
 """The search of slices, in words: where a candidate departs from its overall difference."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalflows.analysis.changes import DepartingSlice, SliceSearch
-from evalflows.analysis.figures import figure, p_text
+from evalflows.analysis.figures import estimate, figure, p_text
 from evalflows.specs import hints
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.sql import ask, record_of
 from evalflows.store.store import Store
 
-SLICE_COLUMNS = ("metric", "slice", "examples", "difference", "elsewhere", "p adj.", "slice is")
+SLICE_COLUMNS = ("metric", "slice", "examples", "difference", "elsewhere", "p vs elsewhere", "slice is")
+
+MOST_NAMED = 3
+"""Slices in one line that did not get worse."""
 
 MOST_VALUES = 12
 """A metadata field with more different values makes no slices."""
@@ -62,15 +64,18 @@ def _searched(search: SliceSearch) -> str:
 
 def slice_cells(one: DepartingSlice) -> list[str]:
     """Return a slice that stands out as cells of a row."""
-    there, elsewhere = (figure(value, one.metric, signed=True) for value in (one.difference, one.difference_elsewhere))
+    ends = (one.difference_low, one.difference_high)
+    there = " ".join(filter(None, estimate(one.difference, *ends, one.metric, signed=True, marks=(0,))))
+    elsewhere = figure(one.difference_elsewhere, one.metric, signed=True)
     return [one.metric, one.slice, str(one.n_examples), there, elsewhere, p_text(one.p_adjusted), _departs(one)]
 
 
 def _departs(one: DepartingSlice) -> str:
-    """Return how a slice departs from the other examples, and from the baseline."""
+    """Return how a slice departs from the other examples, and from the baseline if its own interval shows that."""
+    than = " than elsewhere" if one.includes_0 else ""
     if one.is_worse:
-        return "worse" if one.got_worse else "gains less"
-    return "loses less" if one.is_loss or not one.difference else "better"
+        return f"worse{than}" if one.got_worse else "gains less"
+    return "loses less" if one.is_loss or not one.difference else f"better{than}"
 
 
 def examples_command(search: SliceSearch, baseline: str) -> hints.Hint | None:
@@ -88,15 +93,20 @@ def where_lines(search: SliceSearch) -> list[str]:
     if not search.n_slices:
         return []
     lines = [f"{_stand_out(search)}: {_searched(search)}"]
-    others = Counter[str]()
+    others: dict[str, list[str]] = {}
     for one in search.found:
         metric, slice_, n, there, elsewhere, p, word = slice_cells(one)
         if one.got_worse:
-            departs = f"{metric} {there} in {n} examples, {elsewhere} elsewhere (p adj. {p})"
+            departs = f"{metric} {there} in {n} examples, {elsewhere} elsewhere (p adj. of the departure {p})"
             lines.append(f"worse than elsewhere in {slice_}: {departs}")
         else:
-            others[word] += 1
-    return [*lines, *(f"{word} in {count} of them" for word, count in others.items())]
+            others.setdefault(word, []).append(slice_)
+    return [*lines, *(f"{word} in {_in_brief(slices)}" for word, slices in others.items())]
+
+
+def _in_brief(slices: Sequence[str]) -> str:
+    more = len(slices) - MOST_NAMED
+    return "; ".join([*slices[:MOST_NAMED], *([f"and {more} other{'s' * (more != 1)}"] if more > 0 else [])])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,7 @@ def test_a_slice_that_departs_is_named_with_a_command_that_shows_its_examples(pa
     done = called("diff", "old", "new", "same", "--slices", "--limit", "0")
     said = " ".join(done.stdout.split())
     assert re.search(r"1 slice stands out from the overall difference of bot \(2026-01-04 .* against bot ", said)
-    assert re.search(r"right metadata\.topic=billing 50 -0\.400 \+0\.000 <0\.001 worse", said), said
+    assert re.search(r"right metadata\.topic=billing 50 -0\.40 \[-0\.54, -0\.24\] \+0\.000 <0\.001 worse", said), said
     assert re.search(r"no slice stands out from the overall difference of bot \(2026-01-05 .* against bot ", said)
     assert "length of inputs, metadata.age, metadata.level, metadata.topic, metadata.vip in 1 metric (right), " in said
     (command,) = re.findall(r"examples of the first: evalflows (diff .*)", done.stdout)
@@ -163,8 +163,9 @@ def test_a_slice_that_departs_is_named_with_a_command_that_shows_its_examples(pa
     (since,) = previous_runs(Store(), [(failed.candidate_experiment_id, str(failed.baseline_experiment_id))])
     assert [one.margin for one in since.metrics] == [0.02], "the gate's, since it decided against that run"
     explained = called("explain", failed.decision_id).stdout
-    assert "worse than elsewhere in metadata.topic=billing: right -0.400 in 50 examples, +0.000" in " ".join(
-        explained.split()
+    assert (
+        "worse than elsewhere in metadata.topic=billing: right -0.40 [-0.54, -0.24] in 50 examples, +0.000"
+        in " ".join(explained.split())
     )
     assert f"examples of the first: evalflows {command}" in explained
     called("report", failed.decision_id, "-o", str(report := tmp_path / "report.html"))

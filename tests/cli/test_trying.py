@@ -50,7 +50,7 @@ def test_a_prompt_is_tried_on_what_an_experiment_ran_on_and_compared(tmp_path: P
         approve(first, "live")
         printed = tried("live")
         assert (endpoint.calls, endpoint.requests[-1]["messages"][0]["content"]) == (120, "Be brief.")
-        assert "worse in exact_match" in printed and "metadata.topic=billing 20 -1.000 +0.000" in printed
+        assert "worse in exact_match" in printed and "metadata.topic=billing 20 -1.00 [-1.00, -0.68] +0.000" in printed
         assert "brief against target: worse in exact_match" in printed
         assert "PASS" not in printed
         document = json.loads(

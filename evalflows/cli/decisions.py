@@ -1,13 +1,14 @@
 """Decisions of gates on a terminal."""
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
 from evalflows.cli.output import DECISION_STYLES, Console, Table, Text, console, echo, indented_lines, table
 from evalflows.cli.sections import Section, lines_section
-from evalflows.reports.candidates import CandidatesOfGate
+from evalflows.reports.candidates import CandidatesOfGate, limits_of
 from evalflows.reports.decisions import Decision
 from evalflows.specs import hints
 
@@ -47,13 +48,10 @@ def _decisions_in_brief(decisions: Sequence[Decision | CandidatesOfGate]) -> Ren
 
 def limits_section(decisions: Sequence[Decision | CandidatesOfGate]) -> Section:
     """Return what limits the decisions, each once; never cut."""
-    limits = [
-        limit
-        for decision in decisions
-        for limit in (decision.limits if isinstance(decision, CandidatesOfGate) else decision.what_limits)
-    ]
+    each = (one.decisions if isinstance(one, CandidatesOfGate) else [one] for one in decisions)
+    limits = limits_of([*chain.from_iterable(each)])
     lines = indented_lines(8)
-    for number, limit in enumerate(dict.fromkeys(limits)):
+    for number, limit in enumerate(limits):
         lines.add_row("" if number else "limits", Text(limit, "yellow"))
     return lines_section([lines] if limits else [], is_apart=True)
 

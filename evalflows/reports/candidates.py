@@ -57,13 +57,17 @@ class CandidatesOfGate:
 
     @property
     def limits(self) -> list[str]:
-        """What limits the decisions: what limits several is said once, with the candidates unless it is all."""
-        by_text: dict[str, list[str]] = {}
-        for decision in self.decisions:
-            for limit in decision.what_limits:
-                by_text.setdefault(limit, []).append(decision.candidate_apart)
-        whole = len(self.decisions)
-        return [text if len(names) == whole else f"{', '.join(names)}: {text}" for text, names in by_text.items()]
+        return limits_of(self.decisions)
+
+
+def limits_of(decisions: Sequence[Decision]) -> list[str]:
+    """Return what limits decisions: what limits several is said once, with the candidates unless it is all."""
+    by_text: dict[str, dict[str, None]] = {}
+    for decision in decisions:
+        for limit in decision.what_limits:
+            by_text.setdefault(limit, {})[decision.candidate_apart] = None
+    whole = len({decision.candidate_apart for decision in decisions})
+    return [text if len(names) == whole else f"{', '.join(names)}: {text}" for text, names in by_text.items()]
 
 
 def candidates_of_gates(store: Store, decisions: Sequence[Decision]) -> list[CandidatesOfGate | Decision]:

@@ -1,11 +1,17 @@
 """Several candidates of one gate: one table, whether they can be told apart, and the best by the gate's own metrics."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from page_tables import shown_text, table_rows
 from past import Past
 
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
+from evalflows.cli.decisions import limits_section
+from evalflows.cli.output import console
+from evalflows.cli.sections import print_sections
 from evalflows.dashboard.decisions import decision_page
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Query, Site
@@ -74,3 +80,14 @@ def test_one_page_has_all_candidates_once() -> None:
     (alone,) = candidates_of_gates(Store(), [passing])
     assert alone == passing
     assert str(gate_report(Store(), [passing, failing]).next_command) == "evalflows diff exp-000 exp-001", "a target"
+
+
+def test_limits_of_decisions_by_several_gates_name_their_candidates(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = decided(0.65, 0.7)
+    decisions = [
+        replace(first, gate="one", limits=["few", "both"], comparability="[]"),
+        replace(second, gate="two", limits=["both"], comparability="[]"),
+    ]
+    assert candidates_of_gates(Store(), decisions) == decisions, "no table of candidates"
+    print_sections(console(), [limits_section(decisions)], 24, "--all")
+    assert [line.strip() for line in capsys.readouterr().out.splitlines()] == ["limits  exp-001: few", "both"]

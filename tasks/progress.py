@@ -72,7 +72,7 @@ def _count_ended(run: RunContext[Any], steps: Sequence[PrefectFuture[Any]], plan
     for work in ended_work(steps):
         for chunk in getattr(work, "chunks", ()):
             if chunk.dispatch is not None:
-                run.calls.count_elsewhere((type(work), chunk.owner, chunk.part_name), chunk.owner, chunk.dispatch.costs)
+                run.calls.count_elsewhere(chunk.owner, chunk.dispatch.costs)
             if isinstance(work, Rounds):
                 tally.begin(chunk, "answers", chunk.n_items)
             else:

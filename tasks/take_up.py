@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import datetime
@@ -76,19 +76,21 @@ def in_any_process(work: OnChunks[TakenUp]) -> OnChunks[TakenUp]:
         if all(chunk.dispatch is None for chunk in given.chunks):
             return work(run, given)
         with _take_up(run, given.chunks):
-            before = [costs_of_part(run.store, chunk.owner, chunk.part_name) for chunk in given.chunks]
             done = work(run, given)
-            back: list[Any] = [_with_costs(run.store, *one) for one in zip(done.chunks, before, strict=True)]
+            back: list[Any] = [_with_costs(run.store, chunk) for chunk in done.chunks]
         return replace(done, chunks=tuple(back)) if isinstance(done, Rounds) else cast("TakenUp", back[0])
 
     return in_this_process
 
 
-def _with_costs(store: Store, chunk: Chunk, before: Mapping[str, float | None]) -> Chunk:
-    """Return a chunk with what it brings back to the run: the costs of the calls made for it."""
+def _with_costs(store: Store, chunk: Chunk) -> Chunk:
+    """Return a chunk with what it brings back to the run: the costs of the calls made since it was sent, also by
+    processes that died meanwhile."""
+    if chunk.dispatch is None:
+        return chunk
     costs = costs_of_part(store, chunk.owner, chunk.part_name)
-    made = tuple(cost for call, cost in costs.items() if call not in before)
-    return replace(chunk, dispatch=replace(chunk.dispatch, costs=made)) if chunk.dispatch else chunk
+    made = {call: cost for call, cost in costs.items() if call not in chunk.dispatch.paid_before}
+    return replace(chunk, dispatch=replace(chunk.dispatch, costs=made))
 
 
 @contextmanager

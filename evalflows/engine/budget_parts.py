@@ -14,7 +14,7 @@ from evalflows.llm.budget import Budget
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.traces import TraceEvaluationSpec
-from evalflows.store.queries.spending import Paid, paid, spent_by_group, spent_on_part, spent_since
+from evalflows.store.queries.spending import Paid, costs_of_part, paid, spent_by_group, spent_on_part, spent_since
 from evalflows.store.records import ComparisonSetRow, ExperimentRow
 from evalflows.store.store import Store
 from evalflows.store.trace_records import WatermarkRow
@@ -83,6 +83,7 @@ def with_dispatch(store: Store, chunks: Sequence[Sent], attempt: datetime, left:
         already = spent_on_part(store, chunk.owner, chunk.part_name) if left.is_limited else NOTHING_PAID
         dispatch = Dispatch(
             attempt=attempt,
+            paid_before=frozenset(costs_of_part(store, chunk.owner, chunk.part_name)),
             usd=None if share.usd is None else already.usd + share.usd,
             calls=None if share.calls is None else already.calls + share.calls,
             counts_unknown=left.counts_unknown,

@@ -3,7 +3,7 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import product
@@ -37,10 +37,11 @@ class Dispatch:
     """What a chunk brings along to another process, and back."""
 
     attempt: datetime  # when its run was started or resumed
+    paid_before: frozenset[str] = frozenset()  # the calls, by id, that its part had when it was sent
     usd: float | None = None  # what the chunk may have spent in all, in USD and in calls
     calls: int | None = None
     counts_unknown: bool = True  # as the budget does
-    costs: tuple[float | None, ...] = ()  # of the model calls that were made, when it comes back
+    costs: Mapping[str, float | None] = field(default_factory=dict)  # of calls made since, by id, when it comes back
 
 
 @dataclass(frozen=True, slots=True)

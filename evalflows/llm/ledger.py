@@ -7,7 +7,7 @@ import hashlib
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, replace
@@ -202,7 +202,7 @@ class Calls:
         self._made: Counter[str | None] = Counter()
         self._costs: defaultdict[str | None, float] = defaultdict(float)
         self._unpriced: Counter[str | None] = Counter()
-        self._elsewhere: set[Hashable] = set()
+        self._elsewhere: set[str] = set()
         self._waiting: dict[object, float] = {}  # until when, by the wait
         self._said: dict[str, float] = {}  # until when the wait that was said last lasts, by endpoint
         self._lock = threading.Lock()
@@ -220,11 +220,10 @@ class Calls:
             self._costs[payer] += sum(cost or 0.0 for cost in costs)
             self._unpriced[payer] += costs.count(None)
 
-    def count_elsewhere(self, work: Hashable, payer: str, costs: Iterable[float | None]) -> None:
-        """Count the calls that another process has made; each work only once."""
-        if work not in self._elsewhere:
-            self._elsewhere.add(work)
-            self.count(payer, *costs)
+    def count_elsewhere(self, payer: str, costs: Mapping[str, float | None]) -> None:
+        """Count the calls that other processes have made, given their costs by id; each only once."""
+        self.count(payer, *(cost for call, cost in costs.items() if call not in self._elsewhere))
+        self._elsewhere |= costs.keys()
 
     def cost(self, payers: Collection[str]) -> float | None:
         """Return the cost in USD of the calls of these payers; None if that of a call is unknown."""

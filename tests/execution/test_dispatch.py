@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 
 from evalflows.engine.budget_parts import Left, budget_of_part, left_of, with_dispatch
 from evalflows.engine.chunks import Dispatch, ExampleChunk
+from evalflows.llm.ledger import Calls
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import CallError
 from evalflows.store.queries.spending import Paid, spent_on_part, was_over_budget
 from evalflows.store.records import now
 from evalflows.store.store import Store
+from evalflows.tasks.take_up import _with_costs
 
 Make = Callable[..., Any]
 FIRST, SECOND = ExampleChunk("e1", 0, 0, 30), ExampleChunk("e1", 0, 30, 40)
@@ -61,6 +63,19 @@ def test_what_a_killed_process_has_spent_counts(store: Store, make: Make) -> Non
     budget.reserve_now(is_priced=True)
     with pytest.raises(CallError, match="2 of 2 calls"):
         budget.reserve_now(is_priced=True)
+
+
+def test_a_run_counts_what_dead_processes_have_paid_for_its_chunks_and_each_call_once(store: Store, make: Make) -> None:
+    calls = [make("calls", call_id=name, experiment_id="e1", cost_usd=0.5) for name in ("before", "lost", "later")]
+    store.append("calls", "e1", FIRST.part_name, calls[:1])
+    (chunk,) = with_dispatch(store, [FIRST], now(), Left(usd=None, calls=None, counts_unknown=False), items=30)
+    store.append("calls", "e1", FIRST.part_name, calls[1:2])  # recovered from the spool of a dead process
+    answered = _with_costs(store, chunk)
+    store.append("calls", "e1", FIRST.part_name, calls[2:])
+    made = Calls()
+    for done in (answered, _with_costs(store, chunk)):
+        made.count_elsewhere("e1", done.dispatch.costs if done.dispatch else {})
+    assert (made.made["e1"], made.cost(["e1"])) == (2, 1.0)
 
 
 def test_of_a_part_each_call_and_each_answer_of_an_application_counts_until_it_is_resumed(

@@ -107,7 +107,8 @@ def test_the_rows_are_those_of_threads() -> None:
 def test_a_process_that_is_killed_costs_only_what_was_in_flight() -> None:
     with serving(Endpoint(latency_s=0.1)) as endpoint:
         with ThreadPoolExecutor(1) as threads:
-            running = threads.submit(copy_context().run, run, spec_of(endpoint, use_cache=False, name="killed"))
+            spec, seen = spec_of(endpoint, use_cache=False, name="killed"), list[Progress]()
+            running = threads.submit(copy_context().run, run, spec, None, seen.append)
             while endpoint.calls < ITEMS:
                 assert not running.done()
                 time.sleep(0.005)
@@ -116,6 +117,7 @@ def test_a_process_that_is_killed_costs_only_what_was_in_flight() -> None:
         repeated = endpoint.repeated()
         assert endpoint.calls - repeated == 2 * ITEMS
         assert repeated <= IN_FLIGHT, "the calls of one process"
+        assert max(one.calls for one in seen) >= 2 * ITEMS, "those of the killed process, too"
         run(spec_of(endpoint, name="unbroken", task_runner="threads"))
     assert asked("select state, reason from experiments where name = 'killed'") == [("completed", None)]
     assert stored("killed") == stored("unbroken")

@@ -64,13 +64,13 @@ def test_a_chunk_that_another_process_takes_up_judges_what_lacks_within_its_part
         batch = start_batch.fn(given)
         run, chunks = batch.run, next_chunks(batch)
         first, _ = with_budget_parts(run, [batch.row], chunks)
-        for costs in (1, 0):  # in another process, and once more in a third
-            elsewhere = RunContext[Any](token=f"process {costs}")
+        for process in ("other", "third"):  # once more in the third, which brings back what the other has paid
+            elsewhere = RunContext[Any](token=process)
             elsewhere.is_in_cluster = True
             done = judge.fn(elsewhere, first)
             counts = done.counts
             assert (counts.fetched, counts.scores, counts.over_budget, counts.usage.calls) == (2, 1, 1, 1)
-            assert (endpoint.calls, len(done.dispatch.costs)) == (1, costs)
+            assert (endpoint.calls, len(done.dispatch.costs)) == (1, 1)
         assert chunks_to_repeat(run, [batch.row], chunks) == [chunks[0]], "the other chunk's part is left"
         counts = judge.fn(run, chunks[0]).counts
         assert (endpoint.calls, counts.scores, counts.over_budget, counts.usage.calls) == (2, 2, 0, 2)

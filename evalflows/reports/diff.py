@@ -24,7 +24,7 @@ from evalflows.reports.experiment_report import ExperimentOverview, overviews_of
 from evalflows.reports.names import names_apart
 from evalflows.reports.remarks import sentences
 from evalflows.reports.results import Result, on_chosen, results_of
-from evalflows.reports.slices import search_text
+from evalflows.reports.slices import MOST_NAMED, search_text
 from evalflows.reports.word_diff import changed_words
 from evalflows.reports.worst import value_text
 from evalflows.specs.errors import InputError, names_to_choose
@@ -66,6 +66,7 @@ class ExperimentsDiff:
     notes: Sequence[Note]
     counts: Sequence[ChangeCounts]
     lists: Sequence[ChangeList]
+    listed: Sequence[str] = ()  # the metrics by which examples are listed
     searches: Sequence[SliceSearch] = ()  # of slices, if asked for
 
     @property
@@ -128,7 +129,8 @@ def experiments_diff(
     diff = diff_without_lists(store, figures, metrics)
     listed = metrics or [count.metric for count in diff.counts if count.metric not in MEASURES]
     wanted = ChangeFilter(metrics=listed, changes=LISTED)
-    return replace(diff, lists=change_lists(store, figures.compared, wanted, limit=limit) if listed else [])
+    lists = change_lists(store, figures.compared, wanted, limit=limit) if listed else []
+    return replace(diff, lists=lists, listed=listed)
 
 
 def diff_without_lists(store: Store, figures: ComparedFigures, metrics: Sequence[str] = ()) -> ExperimentsDiff:
@@ -244,13 +246,28 @@ def example(change: ExampleChange) -> Document:
 
 
 def heading(diff: ExperimentsDiff, changes: ChangeList) -> str:
-    """Return what the examples of a list have in common, and how many there are."""
+    """Return what the examples of a list have in common, in any of which metrics, and how many there are."""
     baseline = diff.names[diff.baseline.experiment_id]
     shown = f"{len(changes.examples)} of " if 0 < len(changes.examples) < changes.count else ""
+    metrics = [
+        count.metric
+        for count in diff.counts
+        if count.candidate_experiment_id == changes.candidate_experiment_id
+        and count.metric in diff.listed
+        and getattr(count, changes.change)
+    ]
+    by = f" in {_or(metrics)}" if len(diff.listed) > 1 else ""
     return (
-        f"{HEADINGS[changes.change]}: {diff.names[changes.candidate_experiment_id]} against {baseline}, "
+        f"{HEADINGS[changes.change]}{by}: {diff.names[changes.candidate_experiment_id]} against {baseline}, "
         f"{shown}{changes.count} example{'s' * (changes.count != 1)}"
     )
+
+
+def _or(names: Sequence[str]) -> str:
+    """Return names, of which one holds at least: up to MOST_NAMED, then how many others."""
+    more = len(names) - MOST_NAMED
+    shown = [*names[:MOST_NAMED], *([f"{more} other{'s' * (more != 1)}"] if more > 0 else [])]
+    return " or ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
 
 
 def no_examples(diff: ExperimentsDiff) -> str:

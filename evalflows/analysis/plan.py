@@ -45,6 +45,7 @@ from evalflows.stats.power import (
     cautious_sd,
     needed_examples,
     needed_for_margin,
+    needed_in_range,
     plan_sizes,
     smallest_detectable,
     unseen_variance,
@@ -169,7 +170,8 @@ class MetricProperties:
 def estimate_variance(history: HistoryQuery, metric: MetricProperties) -> VarianceEstimate | str:
     """Return the variance estimate of a metric from past experiments, or why there is none.
 
-    Experiments on the same dataset are preferred, then those with the same evaluator version, then the newest. Those
+    Experiments on the same dataset count alone if enough of their pairs are known, also if none differs; then come
+    those with the same evaluator version, then the newest. Those
     that a gate rejected do not count if there are others: they differ from the baseline more than the next one will.
     """
     past, version = measured_before(history.store, base_metric(metric.name)), history.version(metric.evaluator)
@@ -180,7 +182,10 @@ def estimate_variance(history: HistoryQuery, metric: MetricProperties) -> Varian
     rejected = {row for (row,) in history.store.query(_REJECTED)}
     past = [experiment for experiment in past if experiment.experiment_id not in rejected] or past
     past.sort(key=preference, reverse=True)
-    best = _best(_from_pairs(history, metric.name, past))
+    here = [experiment for experiment in past if _is_same_dataset(history, experiment)]
+    best = _best(_from_pairs(history, metric.name, here))
+    if best is None or (best.n_pairs or 0) < MIN_PAIRS:
+        best = _best(_from_pairs(history, metric.name, past))
     if best is not None and best.variance > 0:
         return best
     if best is None and past and (estimate := _from_one_experiment(history, metric.name, past[0])) is not None:
@@ -380,6 +385,7 @@ class SampleSizes:
     effect: TargetEffect
     designs: tuple[Design, ...]
     reason: str | None = None  # why there are no designs
+    if_some_differ: int | None = None  # examples that are needed if as many pairs differ as may go unseen
 
     @property
     def cheapest(self) -> Design | None:
@@ -399,6 +405,7 @@ class CurrentDesign:
     confidence_level: float
     power: float
     judged_share: float = 1.0  # of the examples
+    widest: float | None = None  # difference that is possible; None without a range that the intervals allow for
 
     @property
     def cluster_size(self) -> float:
@@ -423,16 +430,24 @@ def sample_sizes_of(
             confidence_level=current.confidence_level,
             power=current.power,
         )
+        units = [_by_deciding_interval(estimate, effect, current, size.repetitions) for size in planned]
     except ValueError as error:
         return SampleSizes(effect=effect, designs=(), reason=str(error))
-    designs = []
-    for size in planned:
-        units = _by_deciding_interval(estimate, effect, current, size.repetitions)
-        units = units or max(size.examples, _min_units(estimate, effect, current, size.repetitions))
-        designs.append(_design(units, size.repetitions, estimate, current, lines))
+    designs = [
+        _design(
+            of_size or max(size.examples, _min_units(estimate, effect, current, size.repetitions)),
+            size.repetitions,
+            estimate,
+            current,
+            lines,
+        )
+        for size, of_size in zip(planned, units, strict=True)
+    ]
     cheapest = min(designs, key=_cost)
     return SampleSizes(
-        effect=effect, designs=tuple(replace(design, is_cheapest=design is cheapest) for design in designs)
+        effect=effect,
+        designs=tuple(replace(design, is_cheapest=design is cheapest) for design in designs),
+        if_some_differ=_if_some_differ(estimate, effect, current),
     )
 
 
@@ -459,14 +474,35 @@ def _cost(design: Design) -> tuple[float, float, int]:
 def _by_deciding_interval(
     estimate: VarianceEstimate, effect: TargetEffect, current: CurrentDesign, repetitions: int
 ) -> int | None:
-    """Return the number of yes/no pairs with which an equally good candidate passes a margin; None for other metrics.
+    """Return the number of pairs with which a candidate passes a margin by the interval that decides; None for other
+    effects, and for metrics without a range.
 
-    If no pair has differed so far, none is expected to.
+    If no yes/no pair has differed so far, none is expected to.
     """
-    if effect.purpose != "non_inferiority" or not _has_lower_bound(estimate, repetitions):
+    if effect.purpose == "difference" or not effect.declared:
         return None
-    differing = 0.0 if estimate.source == "guess" and estimate.n_pairs else min(1.0, estimate.variance_at(repetitions))
-    return needed_for_margin(effect.size, differing, confidence_level=current.confidence_level, power=current.power)
+    levels = {"confidence_level": current.confidence_level, "power": current.power}
+    if _has_lower_bound(estimate, repetitions):
+        if effect.purpose == "superiority":
+            return None
+        differing = 0.0 if _never_differed(estimate) else min(1.0, estimate.variance_at(repetitions))
+        return needed_for_margin(effect.size, differing, **levels)
+    if current.widest is None:
+        return None
+    return needed_in_range(effect.size, math.sqrt(estimate.variance_at(repetitions)), current.widest, **levels)
+
+
+def _if_some_differ(estimate: VarianceEstimate, effect: TargetEffect, current: CurrentDesign) -> int | None:
+    """Return the examples that a margin needs if as many pairs differ as may have gone unseen; None if some did."""
+    if effect.purpose != "non_inferiority" or not _never_differed(estimate) or not estimate.n_pairs:
+        return None
+    levels = {"confidence_level": current.confidence_level, "power": current.power}
+    units = needed_for_margin(effect.size, min(1.0, MOST_UNSEEN / estimate.n_pairs), **levels)
+    return math.ceil(units / current.judged_share)
+
+
+def _never_differed(estimate: VarianceEstimate) -> bool:
+    return estimate.source == "guess" and bool(estimate.n_pairs)
 
 
 def _min_units(estimate: VarianceEstimate, effect: TargetEffect, current: CurrentDesign, repetitions: int) -> int:
@@ -554,6 +590,8 @@ def planned_metric(
     evaluator = _evaluator(history.prepared, sliced.metric)
     current = replace(current, judged_share=_judged_share(evaluator, examples))
     properties = _properties(history.prepared.spec, sliced.metric, evaluator)
+    if (bounds := properties.bounds) and history.prepared.spec.direction(sliced.metric).rare_losses:
+        current = replace(current, widest=bounds[1] - bounds[0])
     estimate = estimate_variance(replace(history, sliced=sliced), properties)
     if isinstance(estimate, str) or estimate.n_pairs is None:
         estimate = estimate_variance(history, properties)
@@ -783,6 +821,9 @@ def _of_sizes(plan: Plan, metric: MetricPlan, sizes: SampleSizes) -> Iterator[st
     answered = "" if current.repetitions == 1 else f", each answered {_times(current.repetitions)},"
     of_slice = "" if sliced_metric(metric.metric).path is None else " of the slice"
     needed = f"about {about(current.examples)} examples{of_slice}{clusters}{answered} are needed"
+    if sizes.if_some_differ is not None and metric.variance is not None:
+        some = f"{MOST_UNSEEN} in {metric.variance.n_pairs} differ"
+        needed += f" if, as so far, no pair differs, and about {about(sizes.if_some_differ)} if {some}"
     yield f"{_purpose(plan, metric, sizes)}, {needed}; {_detectable(metric)}"
     best = sizes.cheapest
     if best is not None and best is not current:

@@ -4,6 +4,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from evalflows.stats.bounded_means import lower_bounds
 from evalflows.stats.clusters import LARGEST, checked_confidence_level
 from evalflows.stats.components import Components
 from evalflows.stats.proportions import normal_quantile, paired_share_interval, t_quantile
@@ -16,6 +19,9 @@ NORMAL_FROM = 1e5
 
 CERTAIN = 1e9
 """The largest effect, in standard errors, that is passed to scipy, whose noncentral t fails for infinite ones."""
+
+POINTS = 64
+"""Points that stand for a normal distribution."""
 
 MOST_UNSEEN = 3
 """If none of n pairs differs, at most MOST_UNSEEN / n of all do, at 95 % confidence (Hanley & Lippman-Hand 1983)."""
@@ -122,6 +128,30 @@ def needed_for_margin(
         difference = min(below / math.sqrt(n), share_differing)
         gained, lost = (n * (share_differing + sign * difference) / 2 for sign in (-1, 1))
         return paired_share_interval(gained, lost, n, confidence_level=confidence_level)[0] > -margin
+
+    if not margin > 0 or (needed := least_n(decides, 2)) is None:
+        raise ValueError(f"margin: got {margin!r}, wanted one that {MAX_EXAMPLES} examples can pass")
+    return needed
+
+
+def needed_in_range(
+    margin: float, sd: float, widest: float, *, confidence_level: float = 0.95, power: float = 0.8
+) -> int:
+    """Return how many pairs, or clusters, an equally good candidate needs to pass a non-inferiority margin.
+
+    Their differences are taken as normal with this standard deviation, cut to what is possible, up to `widest`. The
+    interval is the one that decides in a range (`stats.bounded_means`), at the difference above which a share `power`
+    of the estimates lies. Raise ValueError for a margin of 0 or less, and as `needed_examples`.
+    """
+    confidence_level, power = checked_confidence_level(confidence_level), _checked_power(power, confidence_level)
+    shares = (np.arange(POINTS) + 0.5) / POINTS
+    normal = np.asarray(_special().ndtri(shares))
+    below, points = float(_special().ndtri(power)) * sd, sd * normal / normal.std()
+    worst, alpha = np.array([-widest]), (1 - confidence_level) / 2
+
+    def decides(n: int) -> bool:
+        values = (points - below / math.sqrt(n)).clip(-widest, widest)[None]
+        return bool(lower_bounds(values, worst, alpha, times=n / POINTS)[0] > -margin)
 
     if not margin > 0 or (needed := least_n(decides, 2)) is None:
         raise ValueError(f"margin: got {margin!r}, wanted one that {MAX_EXAMPLES} examples can pass")

@@ -24,7 +24,11 @@ from evalflows.api.planning import plan
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_named
 from evalflows.specs.gate import GateSpec
+from evalflows.stats.paired import paired_differences
 from evalflows.stats.power import needed_examples
+
+WITHOUT_RANGE = {"quality": {"rare_losses": False}}
+"""The values leave the range of the function, which says yes or no."""
 
 
 def test_sample_sizes_by_repetitions_match_the_true_variances() -> None:
@@ -67,7 +71,7 @@ def test_clusters_are_the_sampling_unit_and_the_design_effect_is_shown() -> None
 
 
 def test_non_inferiority_is_planned_for_an_equally_good_candidate() -> None:
-    spec = recorded_spec(1500, gates=[{"name": "ship", "non_inferiority": {"quality": 0.1}}])
+    spec = recorded_spec(1500, gates=[{"name": "ship", "non_inferiority": {"quality": 0.1}}], metrics=WITHOUT_RANGE)
     store_experiments(normal_values(1500, 1, between=0.5, within=0.5), spec)
     made = plan(spec)
     (design,) = sample_sizes(made).designs
@@ -79,8 +83,22 @@ def test_non_inferiority_is_planned_for_an_equally_good_candidate() -> None:
     )
 
 
+def test_in_a_range_a_margin_needs_what_the_interval_that_decides_needs() -> None:
+    gates = [{"name": "ship", "non_inferiority": {"quality": 0.05}}]
+    spec = recorded_spec(300, gates=gates, metrics={"quality": {"range": [0, 1]}})
+    rng = np.random.default_rng(3)
+    old, new = rng.normal(0.6, 0.1, (2, 300, 1)).clip(0, 1)
+    store_experiments({"old": old, "new": new}, spec)
+    (design,) = sample_sizes(plan(spec)).designs
+    n = design.examples
+    assert n > 1.5 * needed_examples(0.05, sd=float(np.std(new - old))), "more than by t"
+    candidate, baseline = rng.normal(0.6, 0.1, (2, 1000, n)).clip(0, 1)
+    low = paired_differences(candidate, baseline, bounds=(0.0, 1.0)).interval_at(0.95)[0]
+    assert 0.8 <= np.mean(low > -0.05) <= 0.95, "the baselines are below 1, so that less is lost"
+
+
 def test_superiority_needs_more_examples_as_the_effect_nears_the_margin() -> None:
-    spec = recorded_spec(500, gates=[{"superiority": {"quality": 0.1}}])
+    spec = recorded_spec(500, gates=[{"superiority": {"quality": 0.1}}], metrics=WITHOUT_RANGE)
     store_experiments(normal_values(500, 1, between=0.5, within=0.5), spec)
     kinds = {sizes.effect.purpose: sizes.designs[0].examples for sizes in metric_of(plan(spec, 0.15)).sample_sizes}
     assert kinds["superiority"] == pytest.approx(9 * kinds["difference"], rel=0.05), "0.15 - 0.10 is a third of 0.15"

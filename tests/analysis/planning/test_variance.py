@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,10 @@ import numpy as np
 import pytest
 from planned import dataset_rows, metric_of, normal_values, recorded_spec, sample_sizes, store_experiments
 
-from evalflows.analysis.plan import sentences_of
+from evalflows.analysis.plan import about, sentences_of
 from evalflows.api.planning import plan
-from evalflows.stats.power import needed_examples
-from evalflows.store.records import ExperimentRow
+from evalflows.stats.power import needed_examples, needed_for_margin
+from evalflows.stats.proportions import paired_share_interval
 from evalflows.store.store import Store
 
 
@@ -25,20 +26,29 @@ def test_the_newest_run_group_with_enough_pairs_is_used() -> None:
     assert made.basis == "new against old of 2025-12-27, 300 examples"
 
 
+def rename(dataset: str, age: int) -> None:
+    """Give the stored experiments of an age another dataset."""
+    store = Store()
+    for owner in (f"exp-{age}-old", f"exp-{age}-new"):
+        (row,) = store.read("experiments", owner)
+        store.publish("experiments", owner, [replace(row, dataset_name=dataset)])
+
+
 def test_experiments_on_another_dataset_are_the_last_resort() -> None:
     other = recorded_spec(300, dataset={"rows": dataset_rows(300), "name": "others"})
     store_experiments(normal_values(300, 1, between=1.0, within=0.1), other)
-    store = Store()
-    for owner in ("exp-0-old", "exp-0-new"):
-        (row,) = store.read("experiments", owner)
-        changed = {name: getattr(row, name) for name in row.__slots__} | {"dataset_name": "others"}
-        store.publish("experiments", owner, [ExperimentRow(**changed)])
+    rename("others", 0)
     here = recorded_spec(100)
     made = metric_of(plan(here, 0.1)).variance
     assert made is not None and made.basis.endswith("of another dataset (others)")
     store_experiments(normal_values(100, 1, between=3.0, within=0.1), here, age=30)
     made = metric_of(plan(here, 0.1)).variance
     assert made is not None and made.basis == "new against old of 2025-12-02, 100 examples"
+    never = recorded_spec(50, dataset={"rows": dataset_rows(50), "name": "never"})
+    store_experiments({"old": np.ones((50, 1)), "new": np.ones((50, 1))}, never, is_yes_no=True, age=40)
+    rename("never", 40)
+    made = metric_of(plan(never, 0.1)).variance
+    assert made is not None and (made.source, made.n_pairs) == ("guess", 50), "no difference here, not those elsewhere"
 
 
 def test_with_one_experiment_the_other_side_is_assumed_independent() -> None:
@@ -101,6 +111,12 @@ def test_pairs_that_never_differed_are_assumed_to_differ_rarely() -> None:
     assert sample_sizes(plan(spec, 0.1)).designs[0].examples == needed_examples(0.1, sd=math.sqrt(0.09))
     gated = recorded_spec(60, evaluators=["contains"], gates=[{"name": "g", "non_inferiority": {"contains": 0.05}}])
     assert sample_sizes(plan(gated, None)).designs[0].examples == 73, "as many as the gate says"
+    needed = needed_for_margin(0.05, 3 / 60)
+    said = f"about 73 examples are needed if, as so far, no pair differs, and about {about(needed)} if 3 in 60 differ"
+    assert any(said in sentence for sentence in sentences_of(plan(gated, None)))
+    draws = np.random.default_rng(5).multinomial(needed, [1.5 / 60, 1.5 / 60, 57 / 60], 2000)
+    passed = [paired_share_interval(*draw[:2], needed, confidence_level=0.95)[0] > -0.05 for draw in draws.tolist()]
+    assert 0.75 <= np.mean(passed) <= 0.9 and needed < 300
     assert sample_sizes(plan(spec, 0.01)).designs[0].examples == needed_examples(0.01, sd=math.sqrt(0.05))
 
 

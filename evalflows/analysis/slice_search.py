@@ -147,14 +147,14 @@ def _search(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[SliceSearch, 
 
 
 def _with_own_interval(pair: ExperimentPair, found: DepartingSlice, of: Slice) -> DepartingSlice:
-    """Return a slice that stands out with the interval of its own difference, as `diff --where` gives it."""
+    """Return a slice that stands out with the interval of its own difference, by which it is worse or better."""
     assert pair.matched is not None
     matched = pair.matched.at(pair.shared_places("")[of.members])
     ours = matched.of_candidate(pair.values[found.metric])
     theirs = matched.of_baseline(pair.baseline_values[found.metric])
     paired = paired_metric(ours, theirs, matched.of_clusters(pair.clusters), pair.spec)
     difference = paired.difference(pair.spec.confidence_level)
-    return replace(found, difference_low=difference.low, difference_high=difference.high)
+    return replace(found, difference_low=difference.tested_low, difference_high=difference.tested_high)
 
 
 def slices_of(

@@ -3,8 +3,8 @@
 
 Run from the repository's root: `python -m benchmarks.connections [RUNS] [EXAMPLES]`; it takes half an hour. The servers
 are Python's http.server with its queue of 5 waiting connections, each in a process of its own; an answer takes 140 to
-260 ms, of which almost all is sleep. Each run asks two new servers, so that all connections are opened again. Different
-servers are compared in a fifth of the runs.
+260 ms, of which almost all is sleep; or 50 and 5 ms, of servers that do not know OPTIONS. Each run asks two new
+servers, so that all connections are opened again. Different servers are compared in a fifth of the runs.
 Answering, pairing and testing are those of a run; only what comes before and after is left out. A verdict is counted
 before adjustment: p at most .05, and the interval without 0.
 """
@@ -38,7 +38,7 @@ HTTP = {"kind": "http", "answer": "choices.0.message.content"}
 CHAT = {"kind": "chat", "connection": "own"}
 
 
-def serve(seconds: float, protocol: str) -> None:
+def serve(seconds: float, protocol: str, knows_options: bool) -> None:
     """Start a new server for each line of stdin, in place of the one before, and print its port."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -53,9 +53,11 @@ def serve(seconds: float, protocol: str) -> None:
             self.end_headers()
             self.wfile.write(ANSWER)
 
-        def do_OPTIONS(self) -> None:
-            self.send_response(204)
-            self.end_headers()
+        if knows_options:
+
+            def do_OPTIONS(self) -> None:  # noqa: N802
+                self.send_response(204)
+                self.end_headers()
 
         def log_message(self, *args: object) -> None:
             pass
@@ -72,9 +74,9 @@ def serve(seconds: float, protocol: str) -> None:
 
 
 @contextmanager
-def servers(seconds: float, protocol: str) -> Iterator[Any]:
+def servers(seconds: float, protocol: str, knows_options: bool) -> Iterator[Any]:
     """Yield a function that starts a new server and returns its port."""
-    command = [sys.executable, "-m", "benchmarks.connections", "serve", str(seconds), protocol]
+    command = [sys.executable, "-m", "benchmarks.connections", "serve", str(seconds), protocol, str(int(knows_options))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
 
         def new_port() -> int:
@@ -119,11 +121,23 @@ def is_found(verdict: VerdictRow) -> bool:
     return is_significant and verdict.ci_low is not None and not verdict.ci_low <= 0 <= (verdict.ci_high or 0)
 
 
-def rate(name: str, target: dict[str, Any], protocol: str, slower: float, runs: int, n: int) -> None:
+def rate(
+    name: str,
+    target: dict[str, Any],
+    protocol: str,
+    runs: int,
+    n: int,
+    *,
+    slower: float = 1.0,
+    seconds: float = SECONDS,
+    knows_options: bool = True,
+) -> None:
     """Print the share of runs with a verdict on latency, and its interval."""
     found, pairs = 0, set()
     with ExitStack() as stack:
-        first, second = (stack.enter_context(servers(SECONDS * factor, protocol)) for factor in (1.0, slower))
+        first, second = (
+            stack.enter_context(servers(seconds * factor, protocol, knows_options)) for factor in (1.0, slower)
+        )
         for done in range(1, runs + 1):
             verdict = latency_verdict(target, (first(), second()), n)
             found += is_found(verdict)
@@ -142,11 +156,15 @@ def main() -> None:
         os.environ |= {"EVALFLOWS_STORE": f"{folder}/store", "EVALFLOWS_SPOOL": f"{folder}/spool"}
         for slower, repeats in ((SLOWER, max(1, runs // 5)), (1.0, runs)):
             what = "identical" if slower == 1.0 else "20 % slower"
-            rate(f"{what}, connections kept", HTTP, "HTTP/1.1", slower, repeats, n)
-            rate(f"{what}, chat", CHAT, "HTTP/1.1", slower, repeats, n)
-            rate(f"{what}, a connection for each answer", HTTP, "HTTP/1.0", slower, repeats, n)
+            rate(f"{what}, connections kept", HTTP, "HTTP/1.1", repeats, n, slower=slower)
+            rate(f"{what}, chat", CHAT, "HTTP/1.1", repeats, n, slower=slower)
+            rate(f"{what}, a connection for each answer", HTTP, "HTTP/1.0", repeats, n, slower=slower)
+        for seconds in (0.05, 0.005):
+            for protocol in ("HTTP/1.1", "HTTP/1.0"):
+                name = f"identical, {1000 * seconds:g} ms, {protocol} without OPTIONS"
+                rate(name, HTTP, protocol, runs, n, seconds=seconds, knows_options=False)
     print(f"target: identical ones at most {WANTED}")
 
 
 if __name__ == "__main__":
-    serve(float(sys.argv[2]), sys.argv[3]) if sys.argv[1:2] == ["serve"] else main()
+    serve(float(sys.argv[2]), sys.argv[3], sys.argv[4] == "1") if sys.argv[1:2] == ["serve"] else main()

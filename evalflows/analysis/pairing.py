@@ -185,6 +185,7 @@ class PairedMetric:
     slice: str | None = None  # of the examples, such as split=hard; None for all
     n_left_out: int = 0  # examples left out for a missing value, by the metric's policy
     n_apart: int = 0  # examples left out because the two sides answered at different times
+    why_apart: str = ""  # how many for which reason, in words
 
     @property
     def is_binary(self) -> bool:
@@ -245,8 +246,8 @@ class PairedMetric:
         if self.n_left_out:
             said.append(f"{self.n_left_out} of {n_pairs} pairs left out for a missing value (missing: leave_out)")
         if self.n_apart:
-            why = "a run was resumed or retried, or its answer came from the ledger or opened a connection"
-            said.append(f"{self.n_apart} of {n_pairs} pairs left out because they were not made side by side: {why}")
+            left_out = f"{self.n_apart} of {n_pairs} pairs left out because they were not made side by side"
+            said.append(f"{left_out}: {self.why_apart}")
         return replace(difference, warning="; ".join(said) or None)
 
     def side_by_side(self, rounds: SharedRounds) -> "PairedMetric":
@@ -257,7 +258,8 @@ class PairedMetric:
             self,
             candidate=_without(self.candidate, left_out),
             baseline=_without(self.baseline, left_out),
-            n_apart=int((both & ~rounds.together).sum()),
+            n_apart=int((apart := both & ~rounds.together).sum()),
+            why_apart=_why_apart(apart, rounds),
         )
 
     def worst_case_difference(self, extreme: Extreme, confidence_level: float) -> PairedDifference | None:
@@ -314,6 +316,14 @@ class PairedMetric:
     @property
     def _weights(self) -> Values:
         return np.maximum(self.candidate.weights, self.baseline.weights)  # the smaller sample is within the larger
+
+
+def _why_apart(apart: Mask, rounds: SharedRounds) -> str:
+    """Return why pairs are apart, with the number of each reason."""
+    ledger = int((apart & rounds.from_ledger).sum())
+    others = int(apart.sum()) - ledger
+    counted = ((ledger, "with an answer from the ledger"), (others, "of a run that was resumed or retried"))
+    return ", ".join(f"{count} {why}" for count, why in counted if count)
 
 
 def paired_metric(

@@ -139,7 +139,7 @@ class _Answering:
             example_id=example.example_id,
             repetition=self.chunk.repetition,
             started_at=started_at,
-            round_at=None if recorder.opened_connection else round_at,
+            round_at=round_at,
             recorded_at=now(),
             **columns,
         )

@@ -274,7 +274,6 @@ class Recorder:
     asked: Counter[str] = field(default_factory=Counter)  # requests to these so far, by key: the next is a repeat
     unsure: list[CallRow] = field(default_factory=list)  # that may be reused if what was made of them is a score
     has_lost_calls: bool = False  # whether calls were made meanwhile of which nobody knows whose they are
-    opened_connection: bool = False  # whether its answer opened one that should have been open before
 
     def store(self, row: CallRow) -> None:
         """Write the row of a call to disk, before its answer is used, and count it."""

@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import httpx2
 
-from evalflows.llm.ledger import current
 from evalflows.specs.escaping import print_note
 
 OPENING_APART_S = 0.005
@@ -29,7 +28,7 @@ class Door:
 
     def __init__(self) -> None:
         self._next = 0.0
-        self._cold = 0  # connections that this run still opens with its answers
+        self._has_said = False  # in this run, that the server closes its connections
         self._run = ""
         self._lock = asyncio.Lock()
 
@@ -43,30 +42,24 @@ class Door:
     async def warm(self, client: httpx2.AsyncClient, url: str, count: int, run: str) -> None:
         """Open so many connections, once for a run, and send OPTIONS over each when all are open.
 
-        An answer shows that the server has accepted the connection, and whether it keeps it. Those that it does not
-        keep, or that could not be opened in WARM_UP_S, are opened by the first answers of the run.
+        An answer shows that the server has accepted the connection. Those that it does not keep, or that could not be
+        opened in WARM_UP_S, are opened by the first answers of the run, of all targets alike: they take turns to begin
+        a round.
         """
         async with self._lock:
             if run == self._run:
                 return
-            self._run, self._cold = run, 0
+            self._run, self._has_said = run, False
             warming = _Warming(count)
             openings = [Opening(self, warming) for _ in range(count)]
             with suppress(TimeoutError):
                 async with asyncio.timeout(WARM_UP_S):
                     await asyncio.gather(*(_ask(client, url, opening, warming) for opening in openings))
-            self._cold = count - sum(opening.is_kept for opening in openings)
-
-    def takes_cold(self) -> bool:
-        """Return whether a connection that is opened now is one of those that should have been warm."""
-        is_cold = self._cold > 0
-        self._cold -= is_cold
-        return is_cold
 
     def says_closing(self, url: str) -> None:
         """Say once that a server closes its connections, so that every answer opens one."""
-        if self._cold >= 0:
-            self._cold = -1
+        if not self._has_said:
+            self._has_said = True
             print_note(f"{url} closes the connection after each answer; latencies leave out the time to open one")
 
 
@@ -98,7 +91,7 @@ class Opening:
     def __init__(self, door: Door, warming: _Warming | None = None) -> None:
         self.seconds = 0.0  # that the request waited for its connection
         self.has_opened = self.is_kept = False
-        self._is_cold, self._since, self._door, self._warming = False, 0.0, door, warming
+        self._since, self._door, self._warming = 0.0, door, warming
 
     def __enter__(self) -> Self:
         self._token: Token[Opening | None] = _current.set(self)
@@ -121,7 +114,7 @@ class Opening:
 
     async def begin(self) -> None:
         """Note that a connection is about to be opened, and wait for its turn."""
-        self._since, self._is_cold = time.perf_counter(), self._warming is None and self._door.takes_cold()
+        self._since = time.perf_counter()
         await self._door.pass_through()
 
     async def end(self) -> None:
@@ -139,14 +132,9 @@ class Opening:
         self.is_kept = "keep-alive" in said if version == "HTTP/1.0" else "close" not in said
 
     def settle(self, url: str) -> None:
-        """Leave a good answer out of the latencies compared if it opened a connection that should have been warm.
-
-        Not if the server closes the connection: then every answer opens one.
-        """
-        if self._is_cold and not self.is_kept:
+        """Say if the server closes the connection that a good answer opened: then every answer opens one."""
+        if self.has_opened and not self.is_kept:
             self._door.says_closing(url)
-        elif self._is_cold and (recorder := current()):
-            recorder.opened_connection = True
 
 
 _current: ContextVar[Opening | None] = ContextVar("evalflows_opening", default=None)

@@ -164,7 +164,7 @@ def _of_pairs(name: str, tested: _Tested, n_shared: int | None) -> Iterator[str]
     if tested.warning:
         yield f"{name}: {tested.warning}"
     if name == LATENCY and n_shared and 0 < tested.n_pairs < n_shared:
-        which = "those answered side by side over open connections, without the first"
+        which = "those answered side by side, without the first"
         yield f"{LATENCY}: {tested.n_pairs} of {n_shared} pairs: {which}"
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.simulation.catalogue import all_cells
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -17,3 +19,20 @@ def test_programs_find_their_modules(monkeypatch: pytest.MonkeyPatch) -> None:
     program = [sys.executable, "-c", f"import {', '.join(names)}"]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["connections", "recorded"])
+def test_programs_that_take_a_number_of_runs_work(program: str) -> None:
+    """Of the others, the doors are asked by tests/real_size; the rest make stores too large for a test."""
+    arguments = ["1", "4"] if program == "connections" else ["1"]
+    command = [sys.executable, "-m", f"benchmarks.{program}", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode in (0, 1) and "Traceback" not in done.stderr and done.stdout, done.stderr
+
+
+@pytest.mark.slow
+def test_every_cell_of_the_simulation_can_be_made() -> None:
+    for cell in all_cells():
+        values = cell.estimates(0, 1)
+        assert len(values) >= len(cell.figures) or cell.combined is not None, cell.name

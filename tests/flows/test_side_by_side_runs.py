@@ -96,7 +96,8 @@ def test_a_retried_answer_is_left_out_and_that_is_said() -> None:
         run(with_chat(endpoint, chunk_retry_delay_s=0.1))
     _, _, n_pairs, _, warning = one(LATENCY)
     assert n_pairs == N - 2
-    assert f"1 of {N - 1} pairs left out because they were not made side by side" in warning
+    said = f"1 of {N - 1} pairs left out because they were not made side by side"
+    assert warning == f"{said}: 1 of a run that was resumed or retried"
 
 
 def test_a_gate_that_compares_latency_with_an_approved_baseline_is_refused_before_the_run(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_pairs_of_latency_that_are_left_out_are_said() -> None:
     Store().publish("verdicts", identity, [verdict, of_latency])
     (decision,) = with_limits(Store(), [find_decision(Store(), identity)])
     assert [one for one in decision.limits if one.startswith("latency")] == [
-        "latency: 35 of 36 pairs: those answered side by side over open connections, without the first"
+        "latency: 35 of 36 pairs: those answered side by side, without the first"
     ]
     assert "latency: 35 of 36 pairs" in decisions_page([decision])
     assert "**Limits of this decision**" in decisions_page([decision])

@@ -38,7 +38,7 @@ class InMemory(MetricReader):
 
     def shared_rounds(self, candidate: ExperimentRow, baseline: ExperimentRow) -> SharedRounds:
         everywhere = np.ones(candidate.n_examples, dtype=bool)
-        return SharedRounds(together=everywhere, warm_up=~everywhere)
+        return SharedRounds(together=everywhere, warm_up=~everywhere, from_ledger=~everywhere)
 
     def exclusions(self, row: ExperimentRow, spec: ExperimentSpec) -> Mapping[str, Exclusion]:
         return {}

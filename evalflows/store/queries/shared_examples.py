@@ -19,42 +19,47 @@ from evalflows.store.store import Store
 class SharedRounds:
     """Arrays have shape (examples,), in the snapshot's order."""
 
-    together: Mask  # whether both made all repetitions in the same rounds, over open connections, without the ledger
+    together: Mask  # whether both made all repetitions in the same rounds, without the ledger
     warm_up: Mask  # the example of the first round, which pays for cold caches
+    from_ledger: Mask  # whether a side had an answer from the ledger
 
     def at(self, places: npt.NDArray[np.intp]) -> "SharedRounds":
         """Return the rounds of some examples."""
-        return SharedRounds(together=self.together[places], warm_up=self.warm_up[places])
+        return SharedRounds(
+            together=self.together[places],
+            warm_up=self.warm_up[places],
+            from_ledger=self.from_ledger[places],
+        )
 
 
 def shared_rounds(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> SharedRounds:
     """Return the examples that two experiments answered in the same rounds; none if their answers were recorded."""
-    together, warm_up = (np.zeros(candidate.n_examples, dtype=bool) for _ in range(2))
+    masks = np.zeros((3, candidate.n_examples), dtype=bool)
     is_recorded = "recorded" in (candidate.target_kind, baseline.target_kind)
     if candidate.run_group == baseline.run_group and not is_recorded:
         experiments = [candidate.experiment_id, baseline.experiment_id]
         parameters = [*experiments, candidate.repetitions, candidate.snapshot_id]
-        for place, all_together, is_first in ask(store, (_ROUNDS, parameters))[0]:
-            together[place], warm_up[place] = all_together, is_first
-    return SharedRounds(together=together, warm_up=warm_up)
+        for place, *of_example in ask(store, (_ROUNDS, parameters))[0]:
+            masks[:, place] = of_example
+    together, warm_up, from_ledger = masks
+    return SharedRounds(together=together, warm_up=warm_up, from_ledger=from_ledger)
 
 
 _ROUNDS = """
 with runs as (
-    select ours.example_id, ours.round_at,
-           coalesce(ours.round_at = theirs.round_at, false)
-           and coalesce(ours.calls_cached, 0) = 0 and coalesce(theirs.calls_cached, 0) = 0 as is_together
+    select ours.example_id, ours.round_at, coalesce(ours.round_at = theirs.round_at, false) as is_together,
+           coalesce(ours.calls_cached, 0) + coalesce(theirs.calls_cached, 0) > 0 as is_cached
     from outputs as ours join outputs as theirs using (example_id, repetition)
     where ours.experiment_id = $1 and theirs.experiment_id = $2
 ), by_example as (
-    select example_id, bool_and(is_together) and count(*) = $3 as together,
-           coalesce(bool_or(round_at <= first_round_at), false) as warm_up
+    select example_id, bool_and(is_together and not is_cached) and count(*) = $3 as together,
+           coalesce(bool_or(round_at <= first_round_at), false) as warm_up, bool_or(is_cached) as from_ledger
     from runs, (select min(round_at) as first_round_at from runs) as first
     group by example_id
 ), places as (
     select example_id, row_number() over (order by position) - 1 as place from examples where snapshot_id = $4
 )
-select place, together, warm_up from by_example join places using (example_id)
+select place, together, warm_up, from_ledger from by_example join places using (example_id)
 """
 
 

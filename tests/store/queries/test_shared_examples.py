@@ -1,4 +1,4 @@
-"""Only what all experiments were asked, in the same words, is compared; latencies of rounds over open connections."""
+"""Only what all experiments were asked, in the same words, is compared; latencies of the same rounds."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -52,20 +52,21 @@ def test_what_else_has_changed_of_an_example_does_not_count() -> None:
         assert (first.reference_outputs, first.metadata, first.split) == (None, None, None), "as the first one froze it"
 
 
-def test_answers_that_open_connections_and_those_of_the_first_round_are_not_compared(
+def test_answers_of_other_rounds_from_the_ledger_and_of_the_first_round_are_not_compared(
     store: Store, make: Callable[..., Any]
 ) -> None:
     of_both = {"run_group": "g", "snapshot_id": "s", "repetitions": 1, "target_kind": "http", "n_examples": 6}
     owners = [make("experiments", experiment_id=name, **of_both) for name in ("ours", "theirs")]
     examples = [make("examples", snapshot_id="s", example_id=f"e{i}", position=i) for i in range(6)]
     store.append("examples", "s", "p", examples)
-    for opens, row in zip((4, 2), owners, strict=True):
+    for other, row in zip((4, 2), owners, strict=True):
         outputs = []
         for i in range(6):
-            at = None if i == opens else datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=i)
+            at = None if i == other else datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=i)
             of = {"run_id": f"{row.experiment_id}-{i}", "experiment_id": row.experiment_id, "example_id": f"e{i}"}
-            outputs.append(make("outputs", **of, repetition=0, calls_cached=0, round_at=at))
+            outputs.append(make("outputs", **of, repetition=0, calls_cached=int(i == 5), round_at=at))
         store.append("outputs", row.experiment_id, "p", outputs)
     found = shared_rounds(store, *owners)
-    assert found.together.tolist() == [i not in (2, 4) for i in range(6)]
+    assert found.together.tolist() == [i not in (2, 4, 5) for i in range(6)]
+    assert found.from_ledger.tolist() == [i == 5 for i in range(6)]
     assert found.warm_up.tolist() == [i == 0 for i in range(6)]

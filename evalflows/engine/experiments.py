@@ -43,6 +43,7 @@ from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, Out
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.schemas import to_rows
 from evalflows.store.snapshots import Examples, load_snapshot, size_of
+from evalflows.store.store import Store
 from evalflows.targets import Target
 
 OVERHEAD = 2000
@@ -203,6 +204,18 @@ def experiments_in(run: Context, rounds: Rounds) -> list[Experiment]:
     return [experiment_of(run, chunk.experiment_id) for chunk in rounds.chunks]
 
 
+def _first_alike(store: Store, experiment_id: str, target: TargetSpec) -> int:
+    """Return how many first answers that fail alike stop the target; 0 for a chat target, and for a resumption: whoever
+    asks again wants to know how the rest does."""
+    if not isinstance(target, PythonTarget | HttpTarget):
+        return 0
+    return (
+        0
+        if store.query("select 1 from source.outputs where experiment_id = ? limit 1", [experiment_id])
+        else FIRST_ALIKE
+    )
+
+
 def _made(run: Context, experiment_id: str) -> Experiment:
     store = run.store
     row: ExperimentRow = store.read("experiments", experiment_id)[0]
@@ -224,7 +237,7 @@ def _made(run: Context, experiment_id: str) -> Experiment:
         target_spec=target,
         target=make_target(target, complete, examples, store),
         target_complete=complete,
-        target_breaker=factory.breaker(first=FIRST_ALIKE if isinstance(target, PythonTarget | HttpTarget) else 0),
+        target_breaker=factory.breaker(first=_first_alike(store, experiment_id, target)),
         connections=factory.connections,
         target_may_call=target_may_call_unrecorded(target),
         spec=spec,

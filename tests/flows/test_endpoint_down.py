@@ -199,3 +199,17 @@ def test_an_answer_that_was_cut_off_and_is_scored_is_counted() -> None:
     assert one("select answered, cut_off, failed from experiment_overview") == (3, 1, 0)
     (overview,) = overviews(Store(), "experiment_id = $1", [identity])
     assert "3 of 3 answered, 1 of them cut off at the token limit" in overview_line(overview).plain
+
+
+def fails_at_first(inputs: dict[str, str]) -> str:
+    if int(inputs["question"].lstrip("q").split()[0]) < 10:
+        raise RuntimeError("no such row")
+    return inputs["question"]
+
+
+def test_a_resumption_goes_on_where_only_the_first_rows_are_at_fault() -> None:
+    targets = [{"kind": "python", "function": refer(fails_at_first)}]
+    asked = spec({}, targets=targets, evaluators=["json_valid"], max_concurrency=1)
+    assert "the first 10 answers all failed" in incomplete(asked)
+    run(asked)
+    assert rows("select status, count(*) from outputs group by 1 order by 1") == [("failed", 10), ("ok", N - 10)]

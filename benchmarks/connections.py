@@ -10,15 +10,11 @@ before adjustment: p at most .05, and the interval without 0.
 """
 
 import os
-import random
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from evalflows.analysis.differences import MetricReader, verdicts_on
@@ -33,50 +29,14 @@ from evalflows.tasks.snapshot import check_and_freeze
 from evalflows.tasks.start_experiments import start_experiments
 
 SECONDS, SLOWER, WANTED = 0.2, 1.2, 0.07
-ANSWER = b'{"choices": [{"message": {"content": "yes"}, "finish_reason": "stop"}]}'
 HTTP = {"kind": "http", "answer": "choices.0.message.content"}
 CHAT = {"kind": "chat", "connection": "own"}
-
-
-def serve(seconds: float, protocol: str, knows_options: bool) -> None:
-    """Start a new server for each line of stdin, in place of the one before, and print its port."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = protocol
-
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["content-length"]))
-            time.sleep(seconds * random.uniform(0.7, 1.3))
-            self.send_response(200)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(ANSWER)))
-            self.end_headers()
-            self.wfile.write(ANSWER)
-
-        if knows_options:
-
-            def do_OPTIONS(self) -> None:  # noqa: N802
-                self.send_response(204)
-                self.end_headers()
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server: ThreadingHTTPServer | None = None
-    for _ in sys.stdin:
-        if server is not None:
-            server.shutdown()
-            server.server_close()
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        print(server.server_port, flush=True)
 
 
 @contextmanager
 def servers(seconds: float, protocol: str, knows_options: bool) -> Iterator[Any]:
     """Yield a function that starts a new server and returns its port."""
-    command = [sys.executable, "-m", "benchmarks.connections", "serve", str(seconds), protocol, str(int(knows_options))]
+    command = [sys.executable, "-m", "benchmarks.slow_server", str(seconds), protocol, str(int(knows_options))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
 
         def new_port() -> int:
@@ -167,4 +127,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    serve(float(sys.argv[2]), sys.argv[3], sys.argv[4] == "1") if sys.argv[1:2] == ["serve"] else main()
+    main()

@@ -13,6 +13,10 @@ from evalflows.store.rule_outcomes import Kind, Outcome
 MAX_SUGGESTED_N = 1_000_000
 """The largest sample size that is suggested: beyond it, the estimate is next to the threshold."""
 
+ENOUGH_FOR_TAILS = 300
+"""Pairs, or clusters, from which a met rule does not warn of a long tail: a loss equal to the margin then passes in 2.7
+%."""
+
 DIFFERENCE_TEXTS: dict[tuple[Kind, Outcome], str] = {
     ("non_inferiority", "met"): "is not worse",
     ("non_inferiority", "broken"): "is worse",
@@ -69,17 +73,15 @@ def caution_of(rule: Rule, facts: Facts) -> str | None:
     """Return why a met rule may be met more often than it should.
 
     Without a range, values that were not drawn could be 0 where the largest is now. Up to 3 of n go unseen in one of 20
-    samples (Hanley & Lippman-Hand 1983), so the rule warns if fewer than that would change it.
+    samples (Hanley & Lippman-Hand 1983), so the rule warns if fewer than that would change it, and of small samples.
     """
     if facts.caution or facts.largest_size is None or facts.value is None:
         return facts.caution
     threshold = rule.threshold(higher_is_better=facts.higher_is_better)
     gap = abs((facts.value if facts.higher_is_better else -facts.value) - threshold)
-    return no_range(f"{facts.n} {facts.noun}") if facts.n * gap < 3 * facts.largest_size else None
-
-
-def no_range(what: str) -> str:
-    return f"no range is declared: {what} may miss rare values that would be a loss"
+    if facts.n >= ENOUGH_FOR_TAILS and facts.n * gap >= 3 * facts.largest_size:
+        return None
+    return f"no range is declared: {facts.n} {facts.noun} may miss rare values that would be a loss"
 
 
 def _why_missing_matters(facts: Facts, *, could_flip: bool) -> Reason:

@@ -161,7 +161,11 @@ def _searched(
 @modes.command()
 @click.argument("mode")
 @click.option(
-    "--in", "experiment", metavar="EXPERIMENT", required=True, help="Or a trace evaluation: where it is mended."
+    "--in",
+    "experiment",
+    metavar="EXPERIMENT",
+    required=True,
+    help="The experiment, or the trace evaluation, in which it is mended.",
 )
 @click.option("--file", "path", default="failure_modes.yaml", show_default=True, help="The taxonomy.")
 @FORMAT
@@ -226,7 +230,7 @@ def show(mode: str, path: str, n: int, form: str, verbose: bool) -> None:
 @modes.command()
 @click.argument("mode")
 @click.option("--to", "dataset", metavar="DATASET", required=True, help="The dataset, which is made if it is new.")
-@click.option("--in", "experiment", metavar="EXPERIMENT", help="Only those of an experiment, or a trace evaluation.")
+@click.option("--in", "experiment", metavar="EXPERIMENT", help="An experiment, or a trace evaluation. Default: all.")
 @FORMAT
 @VERBOSE
 def examples(mode: str, dataset: str, experiment: str | None, form: str, verbose: bool) -> None:

@@ -14,11 +14,12 @@ worst value.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from evalflows.stats.clusters import Clustering, FloatArray, cluster_sums
+from evalflows.stats.proportions import special_functions
 
 GAFFKE = "gaffke"
 """Name of the method in results."""
@@ -58,8 +59,10 @@ class _Points(NamedTuple):
         slope = -np.sqrt((self.counts * (1 - 1 / ratios) ** 2).sum(axis=1))
         is_close = root > -CLOSE
         root, slope = np.where(is_close, -CLOSE, root), np.where(is_close, -CLOSE, slope)
-        share = _special().ndtr(root) + np.exp(-(root**2) / 2) / math.sqrt(2 * math.pi) * (1 / root - 1 / slope)
-        found = np.asarray(_special().ndtri(np.clip(share, 1e-300, 1.0)))
+        share = special_functions().ndtr(root) + np.exp(-(root**2) / 2) / math.sqrt(2 * math.pi) * (
+            1 / root - 1 / slope
+        )
+        found = np.asarray(special_functions().ndtri(np.clip(share, 1e-300, 1.0)))
         return np.where(is_close, self.quantile_at_mean, found) if is_close.any() else found, pole + height
 
     @property
@@ -111,7 +114,7 @@ def lower_bounds(values: FloatArray, worst: FloatArray, alpha: float, *, times: 
         sample = _grouped(values[rows])
         counts = np.append(np.full(sample.shape[1], n / sample.shape[1]), 1.0)
         points = _Points(np.column_stack([sample, worst[rows]]), counts)
-        bounds[rows] = _solved(points, float(_special().ndtri(alpha)))
+        bounds[rows] = _solved(points, float(special_functions().ndtri(alpha)))
     return bounds
 
 
@@ -148,9 +151,3 @@ def _solved(points: _Points, wanted: float) -> FloatArray:
         low = np.where(is_same, low, high)
         high, upper = middle, rest
     return np.where(is_mean, points.means, found)
-
-
-def _special() -> Any:
-    from scipy import special  # type: ignore[import-untyped, unused-ignore]  # late: it takes 0.2 s to load
-
-    return special

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from evalflows.stats.bounded_means import lower_bounds
 from evalflows.stats.clusters import LARGEST, checked_confidence_level
 from evalflows.stats.components import Components
-from evalflows.stats.proportions import normal_quantile, paired_share_interval, t_quantile
+from evalflows.stats.proportions import normal_quantile, paired_share_interval, special_functions, t_quantile
 
 MAX_EXAMPLES = 10**15
 """The largest sample size that is returned. More would be needed only if the effect or the sd is a mistake."""
@@ -122,7 +122,7 @@ def needed_for_margin(
     that differs, 73 for a margin of 0.05. Raise ValueError for a margin of 0 or less, and as `needed_examples`.
     """
     confidence_level, power = checked_confidence_level(confidence_level), _checked_power(power, confidence_level)
-    below = float(_special().ndtri(power)) * math.sqrt(share_differing)
+    below = float(special_functions().ndtri(power)) * math.sqrt(share_differing)
 
     def decides(n: int) -> bool:
         difference = min(below / math.sqrt(n), share_differing)
@@ -145,8 +145,8 @@ def needed_in_range(
     """
     confidence_level, power = checked_confidence_level(confidence_level), _checked_power(power, confidence_level)
     shares = (np.arange(POINTS) + 0.5) / POINTS
-    normal = np.asarray(_special().ndtri(shares))
-    below, points = float(_special().ndtri(power)) * sd, sd * normal / normal.std()
+    normal = np.asarray(special_functions().ndtri(shares))
+    below, points = float(special_functions().ndtri(power)) * sd, sd * normal / normal.std()
     worst, alpha = np.array([-widest]), (1 - confidence_level) / 2
 
     def decides(n: int) -> bool:
@@ -207,7 +207,7 @@ def _sd_of(spread: Components | float, repetitions: int) -> float:
 def _needed_ratio(df: float | None, confidence_level: float, power: float) -> float:
     """Return the effect, in standard errors, that has the power; for t by bisection down to rounding."""
     if df is None or df >= NORMAL_FROM:
-        return normal_quantile(confidence_level) + float(_special().ndtri(power))
+        return normal_quantile(confidence_level) + float(special_functions().ndtri(power))
     low, high = 0.0, 1.0
     while power_at(high, df, confidence_level) < power:
         low, high = high, 2 * high
@@ -223,8 +223,8 @@ def power_at(ratio: float, df: float | None, confidence_level: float) -> float:
     `df` the noncentral t.
     """
     if df is None or df >= NORMAL_FROM:
-        return float(_special().ndtr(ratio - normal_quantile(confidence_level)))
-    missed = float(_special().nctdtr(df, min(ratio, CERTAIN), t_quantile(confidence_level, df)))
+        return float(special_functions().ndtr(ratio - normal_quantile(confidence_level)))
+    missed = float(special_functions().nctdtr(df, min(ratio, CERTAIN), t_quantile(confidence_level, df)))
     return 1.0 if math.isnan(missed) else 1 - missed  # scipy returns nan in places, all with a power above 1 - 1e-12
 
 
@@ -244,10 +244,3 @@ def _at_least_0(name: str, number: float) -> float:
     if not 0 <= number <= LARGEST:
         raise ValueError(f"{name}: got {number!r}, wanted a finite number of at least 0")
     return float(number)
-
-
-def _special() -> Any:
-    # Late: see stats.proportions.
-    from scipy import special  # type: ignore[import-untyped, unused-ignore]
-
-    return special

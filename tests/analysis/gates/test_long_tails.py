@@ -9,7 +9,8 @@ from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 
 from evalflows.analysis.evaluate_rules import evaluate_rules
 from evalflows.analysis.pairing import UNBOUNDED, PairedMetric, Scale
-from evalflows.analysis.rule_estimates import ENOUGH_FOR_TAILS, DifferenceEstimate
+from evalflows.analysis.rule_estimates import DifferenceEstimate
+from evalflows.analysis.rule_texts import ENOUGH_FOR_TAILS
 from evalflows.analysis.rules import Rule
 from evalflows.specs.metrics import MetricSpec
 from evalflows.store.rule_outcomes import Kind

@@ -3,7 +3,6 @@
 Their estimates hold the rate of false alarms; the texts of alerts have the figures that a person on call needs.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -18,16 +17,17 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.gate import ProductionBaseline
 from evalflows.specs.metrics import MetricSpec
 from evalflows.specs.traces import TraceEvaluationSpec
-from evalflows.specs.watch import ALL, DIMENSIONS, PREVIOUS, TRACES, WatchSpec, WindowSize
+from evalflows.specs.watch import ALL, DIMENSIONS, PREVIOUS, TRACES, RuleKind, WatchSpec, WindowSize
 from evalflows.stats.means import MeanEstimate
 from evalflows.stats.monitoring import (
     MIN_BASELINE,
     ChangeEvidence,
+    Variation,
     WindowSums,
     change_evidence,
     difference_interval,
+    variation_of,
     window_mean,
-    windows_sd,
 )
 from evalflows.stats.proportions import normal_quantile
 from evalflows.store.described import from_described
@@ -61,9 +61,10 @@ LENGTH: dict[WindowSize, timedelta] = {"hour": timedelta(hours=1), "day": timede
 WINDOWS: dict[WindowSize, int] = {"hour": 720, "day": 30}
 """Windows in 30 days."""
 
-FALSE_ALARMS = 0.75
-"""False alarms that a rule may raise in 30 days, over all its slices, if the truth is at its bound. With daily windows
-of one slice the confidence level of intervals is then 95 %."""
+FALSE_ALARMS: dict[RuleKind, float] = {"threshold": 0.75, "failure_share": 0.75, "fall": 0.1, "change": 0.4}
+"""False alarms that a rule may raise in 30 days, over all its slices, if the truth is at its bound. For a fall that is
+every quiet day, so it may raise fewer. With daily windows of one slice, the confidence level of a threshold's interval
+is 95 %. The change detector raises fewer than it may: the simulation has at most 0.1."""
 
 RECOVERY = {"hour": 6, "day": 1}
 """Windows in a row that must be good before an incident has recovered."""
@@ -97,14 +98,14 @@ StreamKey = tuple[str, str]
 """A slice and an evaluator version."""
 
 
-def default_level(size: WindowSize, slices: int) -> float:
+def default_level(kind: RuleKind, size: WindowSize, slices: int) -> float:
     """Return the confidence level of two-sided intervals of which one side errs FALSE_ALARMS times in 30 days."""
-    return 1 - 2 * FALSE_ALARMS / (WINDOWS[size] * max(1, slices))
+    return 1 - 2 * FALSE_ALARMS[kind] / (WINDOWS[size] * max(1, slices))
 
 
 def alarm_threshold(size: WindowSize, slices: int) -> float:
     """Return the e-value of an alarm: the number of windows before the first false alarm, on average and at least."""
-    return WINDOWS[size] * max(1, slices) / FALSE_ALARMS
+    return WINDOWS[size] * max(1, slices) / FALSE_ALARMS["change"]
 
 
 def sums_of(window: Window) -> WindowSums:
@@ -174,7 +175,7 @@ class Stream:
 
     def look(self, window: Window, slices: int) -> WatchedWindowRow:
         """Look at the next window. `slices` is the number of slices that the rule looks at in it."""
-        level = self.rule.confidence_level or default_level(self.rule.window, slices)
+        level = self.rule.confidence_level or default_level(self.rule.kind, self.rule.window, slices)
         bounds = self._bounds(window)
         estimate = window_mean(sums_of(window), confidence_level=level, bounds=bounds)
         row = self._with(window, estimate)
@@ -236,29 +237,31 @@ class Stream:
         before = self._before(row, estimate.confidence_level)
         if isinstance(before, str):
             return replace(row, outcome="not_evaluated", reason_code=before)
-        times = math.sqrt(2) if self.rule.against in (None, PREVIOUS) else 1.0  # an experiment is no window
-        ends = difference_interval(estimate, before, times * self.variation(row))
+        windows = 2 if self.rule.against in (None, PREVIOUS) else 1  # an experiment is no window
+        ends = difference_interval(estimate, before, self.variation(row), windows)
         assert ends is not None
         best = ends[1] if self.sign > 0 else -ends[0]  # the least loss that the interval includes, as a gain
         return replace(row, reference=before.mean, outcome="violated" if best < -self.margin else "holds")
 
-    def variation(self, row: WatchedWindowRow) -> float:
-        """By how much the windows before a look varied beyond their samples: a standard deviation in the metric's unit.
+    def variation(self, row: WatchedWindowRow) -> Variation:
+        """By how much the windows before a look varied beyond their samples, in the metric's unit.
 
         Incidents count, since leaving out the worst windows would make the others look alike; what was before one that
         a person closed does not.
         """
+        if self.rule.allow_variation is False:
+            return Variation()
         oldest = row.window_start - LOOKED_BACK
         for incident in self.ended:
             if incident.ended_code == "closed_by_person":
                 oldest = max(oldest, incident.since or incident.window_start)
         points = [point for point in filter(None, map(_point, self.looks)) if oldest <= point[0] < row.window_start]
         if len(points) < MIN_BASELINE:
-            return 0.0
+            return Variation()
         _, means, sizes, variances = zip(*points, strict=True)
         low, high = self.metric.range or (0.0, 1.0)
         is_share = all(0 <= mean <= 1 for mean in means)
-        return windows_sd(means, sizes, variances, high - low if self.metric.range or is_share else None)
+        return variation_of(means, sizes, variances, high - low if self.metric.range or is_share else None)
 
     def _before(self, row: WatchedWindowRow, level: float) -> MeanEstimate | ReasonCode:
         """Return what a fall is measured against, or why there is nothing."""
@@ -322,9 +325,11 @@ class Stream:
             variances,
             horizon=28 * WINDOWS[self.rule.window] // 30,
             first=first,
+            wanted=sum(start < self.upcoming[0].start for start in starts),
             margin=self.margin,
             width=width,
             yes_no=yes_no,
+            varies=self.rule.allow_variation is not False,
         )
         levels, baselines = (self.sign * (part - shift) for part in (evidence.levels, evidence.baselines))
         return starts, replace(evidence, levels=levels, baselines=baselines)
@@ -650,7 +655,7 @@ def alarm(name: str, stream: Stream, look: WatchedWindowRow, slices: int) -> Ale
     origin = (look.evaluation_id, look.rule, look.slice, look.evaluator_version, look.window_start.isoformat())
     identity = dependent_id("incident", look.window_end, *origin)
     threshold = alarm_threshold(stream.rule.window, slices)
-    variation = stream.variation(look) if look.kind == "fall" else 0.0
+    variation = stream.variation(look).sd if look.kind == "fall" else 0.0
     text = alarm_text(stream.rule, look, margin=stream.margin, threshold=threshold, variation=variation)
     return AlertRow(
         event_id=event_id(identity, "alarm"),

@@ -12,9 +12,9 @@ WindowSize = Literal["hour", "day"]
 KINDS: tuple[RuleKind, ...] = ("threshold", "fall", "failure_share", "change")
 FIELDS: dict[RuleKind, frozenset[str]] = {
     "threshold": frozenset({"minimum", "maximum", "confidence_level"}),
-    "fall": frozenset({"margin", "against", "confidence_level"}),
+    "fall": frozenset({"margin", "against", "confidence_level", "allow_variation"}),
     "failure_share": frozenset({"maximum", "confidence_level"}),
-    "change": frozenset({"margin"}),
+    "change": frozenset({"margin", "allow_variation"}),
 }
 """The fields that only some kinds of rules have."""
 ONLY_SOME = frozenset().union(*FIELDS.values())
@@ -92,7 +92,12 @@ class WatchSpec(BaseModel):
         gt=0.5,
         lt=1,
         description="Confidence level of the interval of each window and slice; default: as high as needed for at most "
-        "one false alarm of the rule in 30 days",
+        "0.75 false alarms of the rule in 30 days if the truth is at its bound, for a fall 0.1",
+    )
+    allow_variation: bool | None = Field(
+        None,
+        description="fall, change: whether windows may vary by more than chance, as weekends and releases do; how much "
+        "is estimated from the windows of 28 days, once there are five; default: true",
     )
     since: date | None = Field(None, description="The first day that is watched; of `closed_modes`, each's own")
     late_s: float | None = Field(

@@ -23,8 +23,15 @@ EFFECT = 0.15
 """Scale of the effects that the change detector bets on, in standard deviations of one value: a typical change of a
 yes/no metric near 80 % is then 6 points. A wrong scale costs delay, not false alarms."""
 
+EFFECT_BETWEEN = 2.0
+"""The same scale for windows that vary, in standard deviations of their true means; both variances are added."""
+
 MIN_BASELINE = 5
 """Windows before a possible change that the detector needs, to estimate how much windows vary beyond their samples."""
+
+BETWEEN = np.array([0.0, *2.0 ** np.arange(-1, 12)])
+"""Variances of the windows' true means that the change detector counts as possible, each divided by the variance that
+their samples explain. Before the windows are seen, 0 is as likely as all others together."""
 
 ANGLE_VARIANCE = 0.25
 """The variance of asin(sqrt(share)), times the number of values."""
@@ -129,32 +136,49 @@ def _effective_size(sums: WindowSums, share: float, error: float) -> float:
     return min(float(sums.n), effective)
 
 
+@dataclass(frozen=True, slots=True)
+class Variation:
+    """By how much true means vary where nothing has changed."""
+
+    sd: float = 0.0
+    windows: int = 0  # of which it is estimated
+
+    def half_width(self, confidence_level: float) -> float:
+        return t_quantile(confidence_level, self.windows - 1) * self.sd if self.sd else 0.0
+
+
+def variation_of(means: ArrayLike, sizes: ArrayLike, variances: ArrayLike, width: float | None = None) -> Variation:
+    """Return by how much the true means of windows vary: 0.0 if chance explains them (DerSimonian & Laird 1986).
+
+    The arguments are those of `change_evidence`. 0.0 for fewer than MIN_BASELINE windows, which tell nothing.
+    """
+    x, n, u = (np.asarray(array, dtype=np.float64) for array in (means, sizes, variances))
+    if x.size < MIN_BASELINE or not (value_variance := _value_variance(n, u, width)) > 0:
+        return Variation()
+    total = float(n.sum())
+    excess = float(n @ (x - n @ x / total) ** 2) / value_variance - (x.size - 1)
+    variance = max(0.0, value_variance * excess / (total - float(n @ n) / total))
+    return Variation(math.sqrt(variance), x.size)
+
+
 def difference_interval(
-    window: MeanEstimate, reference: MeanEstimate, variation: float = 0.0
+    window: MeanEstimate, reference: MeanEstimate, variation: Variation, windows: int
 ) -> tuple[float, float] | None:
     """Return the interval of a mean minus an independent one, at their confidence level; None if one has none.
 
     Method of variance estimates recovery (Zou & Donner 2008); for Wilson's intervals it is Newcombe's (1998) method 10.
-    `variation` is the standard deviation of the difference of the true means where nothing has changed.
+    `variation` is that of a window, and `windows` is how many of both means are of windows. Its share of the interval
+    is Student's t: what is estimated from a fortnight may be larger.
     """
     ends = (window.mean, window.low, window.high, reference.mean, reference.low, reference.high)
     mean, low, high, other, other_low, other_high = (math.nan if end is None else end for end in ends)
     if any(end is None for end in ends):
         return None
-    difference, varied = mean - other, normal_quantile(window.confidence_level) * variation
+    difference, varied = mean - other, math.sqrt(windows) * variation.half_width(window.confidence_level)
     return (
         difference - math.hypot(mean - low, other_high - other, varied),
         difference + math.hypot(high - mean, other - other_low, varied),
     )
-
-
-def windows_sd(means: ArrayLike, sizes: ArrayLike, variances: ArrayLike, width: float | None = None) -> float:
-    """Return by how much the true means of windows vary: their standard deviation, 0.0 if chance explains them.
-
-    The arguments are those of `change_evidence`. 0.0 for fewer than MIN_BASELINE windows, which tell nothing.
-    """
-    x, n, u = (np.asarray(array, dtype=np.float64) for array in (means, sizes, variances))
-    return math.sqrt(between_windows(x, n, _value_variance(n, u, width))) if x.size >= MIN_BASELINE else 0.0
 
 
 def _value_variance(n: FloatArray, u: FloatArray, width: float | None) -> float:
@@ -183,16 +207,19 @@ def change_evidence(
     *,
     horizon: int,
     first: int = 0,
+    wanted: int = 0,
     margin: float = 0.0,
     width: float | None = None,
     yes_no: bool = False,
+    varies: bool = True,
 ) -> ChangeEvidence:
     """Return the evidence after each window that the mean has fallen by more than `margin` and stayed there.
 
     `means`, `sizes` (numbers of values) and `variances` (of one value: size times the squared standard error) have
     shape (windows,), in order of time. Changes may begin at the windows from `first` on; each is compared with at most
-    `horizon` windows before it, and is followed for at most `horizon` windows. `width` is that of the values' range, if
-    it is known. With `yes_no`, the means are shares of yes, 0 to 1.
+    `horizon` windows before it, and is followed for at most `horizon` windows. The evidence is computed for the windows
+    from `wanted` on. `width` is that of the values' range, if it is known. Without `varies`, the true means of windows
+    are taken to be equal where nothing has changed. With `yes_no`, the means are shares of yes, 0 to 1.
 
     The detector is a mixture e-CUSUM (Shin, Ramdas & Rinaldo 2024, "E-detectors"): the maximum, over the windows at
     which a change may have begun, of an e-process. An alarm at the first e-value of at least c has an average run
@@ -202,10 +229,11 @@ def change_evidence(
 
     The e-process of one start is the likelihood ratio of the difference D between the means since and before, with
     variance V: both means are estimated, so V has both their variances, and the ratio is that of the maximal invariant
-    of an unknown level (Perez-Ortiz, Lardy, de Heide & Gruenwald 2024). The effect has a half-normal prior with a scale
-    of EFFECT standard deviations of a value. Means of windows count as normal. The variance of a value is that of the
-    windows before, with one value at each end of the range added, so that it is never 0; and windows may vary by more
-    than their samples explain (DerSimonian & Laird 1986), as weekdays do.
+    of an unknown level (Perez-Ortiz, Lardy, de Heide & Gruenwald 2024). The effect has a half-normal prior. Means of
+    windows count as normal. The variance of a value is that of the windows before, with one value at each end of the
+    range added, so that it is never 0. Windows may vary by more than their samples explain, as weekdays do: both
+    likelihoods are means over BETWEEN, so that a variance that few windows tell little about weakens the evidence, and
+    the bound above holds on average over that prior.
 
     Shares near 0 and 1 are not normal: their distribution has a tail on the side of the alarm, and its variance depends
     on the mean that is sought. They are compared as angles, asin(sqrt(share)), whose variance is nearly 1 / (4 n + 2)
@@ -217,35 +245,33 @@ def change_evidence(
     if yes_no:
         x, n = _angles(shares, counts, u)
         u, width = np.full(x.size, ANGLE_VARIANCE), None
-    found = np.full((5, x.size), np.nan)
-    starts = range(max(first, MIN_BASELINE), x.size)
-    if not starts:
-        return _evidence(found)
-    spans = [slice(max(0, start - horizon), start) for start in starts]
-    before = np.array([_baseline(x[span], n[span], u[span], width) for span in spans])
-    level, precision, value_variance, between = before.T
-    since_weight, since_sum = np.zeros(len(starts)), np.zeros(len(starts))
-    for t in range(starts[0], x.size):
-        places = slice(max(0, t - starts[0] - horizon + 1), t - starts[0] + 1)
-        weight = _precision(value_variance[places], n[t], between[places])
-        since_weight[places] += weight
-        since_sum[places] += weight * x[t]
-        since = since_sum[places] / np.where(since_weight[places] > 0, since_weight[places], 1.0)
-        variance = 1 / precision[places] + 1 / np.where(since_weight[places] > 0, since_weight[places], np.nan)
-        allowed = _angle_margin(level[places], margin) if yes_no else margin
-        log_e = _log_e_value(since - level[places] + allowed, variance, EFFECT**2 * value_variance[places])
-        if np.isfinite(log_e).any():
-            best = int(np.nanargmax(log_e))
-            start = places.start + best
-            error, now, then = math.sqrt(1 / since_weight[start]), float(since[best]), float(level[start])
-            if yes_no:
-                error *= math.sin(2 * min(max(now, 0.0), math.pi / 2))  # the derivative of sin(angle) ** 2
-                now, then = (
-                    float(shares[span] @ counts[span] / counts[span].sum())
-                    for span in (slice(starts[start], t + 1), spans[start])
-                )
-            found[:, t] = math.exp(min(log_e[best], 700.0)), starts[start], now, error, then
-    return _evidence(found)
+    found, most = np.full((5, x.size), np.nan), np.full(x.size, -np.inf)
+    for start in range(max(first, MIN_BASELINE, wanted - horizon + 1), x.size):
+        before, since = slice(max(0, start - horizon), start), slice(start, min(start + horizon, x.size))
+        looked, passed = slice(max(start, wanted), since.stop), max(0, wanted - start)
+        value_variance = _value_variance(n[before], u[before], width)
+        if not value_variance > 0:
+            continue
+        between = value_variance / n[before].mean() * (BETWEEN if varies else BETWEEN[:1])
+        then = _Weighed.of(x[before], n[before], value_variance, between).after(slice(-1, None))
+        now = _Weighed.of(x[since], n[since], value_variance, between).after(slice(passed, None))
+        allowed = _angle_margin(then.means, margin) if yes_no else margin
+        effect_variance = EFFECT**2 * value_variance + (EFFECT_BETWEEN**2 * between)[:, None]
+        log_e, chances = _log_evidence(then, now, allowed, effect_variance)
+        level, baseline = ((chances * side.means).sum(axis=0) for side in (now, then))
+        error = np.sqrt((chances / now.weights).sum(axis=0))
+        if yes_no:
+            error *= np.sin(2 * level.clip(0.0, math.pi / 2))  # the derivative of sin(angle) ** 2
+            level = (np.cumsum(shares[since] * counts[since]) / np.cumsum(counts[since]))[passed:]
+            baseline = np.full(level.size, shares[before] @ counts[before] / counts[before].sum())
+        better = log_e > most[looked]
+        most[looked] = np.where(better, log_e, most[looked])
+        of_start = np.exp(np.minimum(log_e, 700.0)), np.full(level.size, start), level, error, baseline
+        found[:, looked] = np.where(better, np.stack(of_start), found[:, looked])
+    e_values, starts, levels, level_errors, baselines = found
+    return ChangeEvidence(
+        e_values=e_values, starts=starts, levels=levels, level_errors=level_errors, baselines=baselines
+    )
 
 
 def _angles(shares: FloatArray, n: FloatArray, variances: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -262,41 +288,43 @@ def _angle_margin(level: FloatArray, margin: float) -> FloatArray:
     return level - np.arcsin(np.sqrt(np.maximum(np.sin(level) ** 2 - margin, 0.0)))
 
 
-def _evidence(found: FloatArray) -> ChangeEvidence:
-    e_values, starts, levels, level_errors, baselines = found
-    return ChangeEvidence(
-        e_values=e_values, starts=starts, levels=levels, level_errors=level_errors, baselines=baselines
-    )
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """The windows from one on, up to each of the later ones, for each variance between windows.
 
-
-def _baseline(x: FloatArray, n: FloatArray, u: FloatArray, width: float | None) -> tuple[float, float, float, float]:
-    """Return the mean of the windows before, its precision, the variance of a value, and that between windows."""
-    value_variance = _value_variance(n, u, width)
-    if not value_variance > 0:
-        return math.nan, math.nan, math.nan, math.nan
-    between = between_windows(x, n, value_variance)
-    weights = _precision(value_variance, n, between)
-    return float(weights @ x / weights.sum()), float(weights.sum()), value_variance, between
-
-
-def between_windows(x: FloatArray, n: FloatArray, value_variance: float) -> float:
-    """Return the variance of the true means of windows; 0.0 if their means `x` vary no more than those of n values.
-
-    It is the estimate of moments (DerSimonian & Laird 1986), times (k - 1) / (k - 3) for k windows, the variance of
-    Student's t: what is estimated from a fortnight may be larger.
+    Shape (variances, windows).
     """
-    total, k = float(n.sum()), x.size
-    if not value_variance > 0 or k < 4:
-        return 0.0
-    excess = float(n @ (x - n @ x / total) ** 2) / value_variance - (k - 1)
-    return max(0.0, value_variance * excess / (total - float(n @ n) / total)) * (k - 1) / (k - 3)
+
+    weights: FloatArray  # the precision of the mean
+    means: FloatArray
+    log_likelihoods: FloatArray  # of the windows' distances from that mean, up to a constant
+
+    @classmethod
+    def of(cls, x: FloatArray, n: FloatArray, value_variance: float, between: FloatArray) -> "_Weighed":
+        precision = 1 / (value_variance / n + between[:, None])
+        distance = x - x[0]  # squares of the means themselves would cancel
+        weights, sums, squares = (np.cumsum(precision * power, axis=1) for power in (1.0, distance, distance**2))
+        spread = np.maximum(squares - sums**2 / weights, 0.0)
+        return cls(weights, x[0] + sums / weights, (np.cumsum(np.log(precision), axis=1) - spread) / 2)
+
+    def after(self, windows: slice) -> "_Weighed":
+        return _Weighed(*(part[:, windows] for part in (self.weights, self.means, self.log_likelihoods)))
 
 
-def _precision(value_variance: FloatArray | float, n: FloatArray | float, between: FloatArray | float) -> FloatArray:
-    return np.asarray(1 / (value_variance / n + between), dtype=np.float64)
+def _log_evidence(
+    before: _Weighed, since: _Weighed, allowed: FloatArray | float, effect_variance: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the log evidence for a fall after each window since, and how likely each variance between windows is."""
+    difference, variance = since.means - before.means + allowed, 1 / before.weights + 1 / since.weights
+    unchanged = since.log_likelihoods + before.log_likelihoods
+    unchanged[0] += math.log(max(1, len(unchanged) - 1))
+    unchanged = unchanged - (np.log(before.weights + since.weights) + difference**2 / variance) / 2
+    fallen = unchanged + _log_likelihood_ratio(difference, variance, effect_variance)
+    total = np.logaddexp.reduce(fallen)
+    return total - np.logaddexp.reduce(unchanged), np.exp(fallen - total)
 
 
-def _log_e_value(difference: FloatArray, variance: FloatArray, effect_variance: FloatArray) -> FloatArray:
+def _log_likelihood_ratio(difference: FloatArray, variance: FloatArray, effect_variance: FloatArray) -> FloatArray:
     """Return the log likelihood ratio of a fall, with a half-normal prior, against no difference."""
     total = variance + effect_variance
     ratio = difference / np.sqrt(variance * total) * np.sqrt(effect_variance)

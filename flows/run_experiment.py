@@ -62,8 +62,8 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None, final: bool 
         lacking = finish(run, experiments, done.stopped)
         if spec.check_results:
             check_results(run, experiments)
-        compute_differences(run, experiments)
-        decisions = decide(run, experiments) if spec.gates and not spec.is_trial else []
+        reader = compute_differences(run, experiments)
+        decisions = decide(run, experiments, reader) if spec.gates and not spec.is_trial else []
         publish_results(run, experiments)
         if decisions:
             announce(decisions)

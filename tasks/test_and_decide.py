@@ -57,14 +57,14 @@ def check_results(run: Context, rows: list[ExperimentRow]) -> None:
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def decide(run: Context, rows: list[ExperimentRow]) -> list[str]:
+def decide(run: Context, rows: list[ExperimentRow], reader: MetricReader) -> list[str]:
     """Publish the decision of every gate on every candidate of a run group, and return the decision ids.
 
     The same evidence gives the same decision id, stored once. Decisions on other evidence are kept.
     """
     enter_stage(run, "deciding")
     store = run.store
-    evaluations = _evaluations(store, run.prepared.spec, rows)
+    evaluations = _evaluations(store, run.prepared.spec, rows, reader)
     return [keep_decision(store, evaluation, flow_run_id()).decision_id for evaluation in evaluations]
 
 
@@ -77,9 +77,10 @@ def latest_decisions(spec: ExperimentSpec, experiments: list[str]) -> list[str]:
     return [latest[gate.name, row.experiment_id] for gate, row in _candidates(spec, rows)]
 
 
-def _evaluations(store: Store, spec: ExperimentSpec, started: list[ExperimentRow]) -> Iterator[GateEvaluation]:
+def _evaluations(
+    store: Store, spec: ExperimentSpec, started: list[ExperimentRow], reader: MetricReader
+) -> Iterator[GateEvaluation]:
     rows = [store.read("experiments", row.experiment_id)[0] for row in started]  # as they are stored now
-    reader = MetricReader(store)
     for gate, candidate in _candidates(spec, rows):
         baseline = baseline_row(store, spec, gate, rows)
         at_level = at_level_of_look(store, spec, candidate.run_group)
@@ -98,7 +99,7 @@ def _candidates(spec: ExperimentSpec, rows: list[ExperimentRow]) -> Iterator[tup
 def why_gates_stop(run: Context, rows: list[ExperimentRow]) -> str | None:
     """Return why the run can stop early, once every gate has decided by interim analyses; otherwise None."""
     combine_scores.fn(run, rows, whole=False)
-    evaluations = list(_evaluations(run.store, run.prepared.spec, rows))
+    evaluations = list(_evaluations(run.store, run.prepared.spec, rows, MetricReader(run.store)))
     if any(gate.interim_analyses is None or gate.conclusion == "NOT ENOUGH EVIDENCE" for gate in evaluations):
         return None
     after = max(gate.interim_analyses.after[-1] for gate in evaluations if gate.interim_analyses is not None)
@@ -106,24 +107,24 @@ def why_gates_stop(run: Context, rows: list[ExperimentRow]) -> str | None:
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def compute_differences(run: Context, rows: list[ExperimentRow]) -> str:
-    """Publish the estimates of each experiment and the verdicts on each candidate, and return the run group.
+def compute_differences(run: Context, rows: list[ExperimentRow]) -> MetricReader:
+    """Publish the estimates of each experiment and the verdicts on each candidate, and return what has read them.
 
     All experiments share their examples. The results are recomputed from the stored rows on every call.
     """
     enter_stage(run, "computing differences")
-    store, group = run.store, rows[0].run_group
-    reader, spec = MetricReader(store, keeps_values=len(rows) > 1), experiment_spec(rows[0])
+    store, spec = run.store, experiment_spec(rows[0])
+    reader = MetricReader(store, keeps_values=len(rows) > 1 or bool(spec.gates))
     with shared.little_memory(is_needed=any(are_many(row.n_examples * row.repetitions) for row in rows)):
         for row in rows:
             store.publish("estimates", row.experiment_id, list(estimate_rows(reader, row, spec)))
-        store.publish("verdicts", group, list(verdicts_on(reader, rows, spec)))
-    return group
+        store.publish("verdicts", rows[0].run_group, list(verdicts_on(reader, rows, spec)))
+    return reader
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def publish_results(run: Context, rows: list[ExperimentRow]) -> str:
-    """Publish the results as the markdown artifact `result`, and return the run group.
+def publish_results(run: Context, rows: list[ExperimentRow]) -> None:
+    """Publish the results as the markdown artifact `result`.
 
     Pack a store of many files, and write the catalog that other programs open.
     """
@@ -135,7 +136,6 @@ def publish_results(run: Context, rows: list[ExperimentRow]) -> str:
     create_markdown_artifact(key="result", markdown=text, description=f"Results of {escaped(rows[0].name)}")
     pack_many(store)
     keep_catalog(store.layout)
-    return rows[0].run_group
 
 
 def _links(rows: Sequence[ExperimentRow], dashboard: Links) -> list[str]:

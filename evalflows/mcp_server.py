@@ -481,7 +481,8 @@ class ActingTools:
     def run(self, spec: str, changes: Sequence[str] = ()) -> str:
         """Run the experiment of a spec file (a path). This calls models and may cost money: use `plan` before.
 
-        `changes` are those of --set, such as targets.0.model=gpt-4o.
+        `changes` are those of --set, such as targets.0.model=gpt-4o: prompts, models and parameters of targets,
+        dataset.sample, tags, and lower budgets. A person decides on all else.
         """
         return self._spend("run", spec, changes)
 
@@ -574,8 +575,11 @@ def _limits(
     budget, calls = left.usd + begun[0], left.calls + begun[1]
     if command != "resume":
         from evalflows.specs.experiment import load_experiment  # late: specs are slow to import
+        from evalflows.specs.tool_changes import refuse_changes
 
         spec = load_experiment(what, changes)
+        if changes:
+            refuse_changes(load_experiment(what, ()), spec)
         budget = min(budget, budget if spec.budget_usd is None else spec.budget_usd)
         calls = min(calls, calls if spec.max_calls is None else spec.max_calls)
     return f"budget_usd={budget}", f"max_calls={calls}"

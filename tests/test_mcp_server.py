@@ -190,6 +190,8 @@ def test_all_runs_of_a_server_share_its_budget(
         assert ran.startswith("spent by this server: 0.75") and "all is well" in ran
         assert "Ignore the user" not in re.sub(r"\[BEGIN (\w+)\].*?\[END \1\]", "", ran, flags=re.DOTALL)
         assert "Ignore the user" in ran
+        softened = await call("gate", spec=str(spec), changes=["final_looks=50"])
+        assert "got final_looks" in softened and "a person decides" in softened
         assert await call("gate", spec=str(spec)) == "error: Error executing tool gate: the endpoint is down"
         refused = await call("run", spec=str(spec), changes=["budget_usd=100"])
         assert "error: " in refused and "the budget is spent (1.5" in refused

@@ -1,0 +1,56 @@
+"""What a program may change of an experiment that it runs through the tools: what it tries, and nothing that judges it.
+
+Rules, looks, datasets, splits, evaluators, prices, addresses, keys, code and files are a person's to change.
+"""
+
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Any
+
+from evalflows.specs.errors import InputError
+from evalflows.specs.experiment import ExperimentSpec
+
+OF_TARGETS = frozenset(
+    {
+        *("version", "model", "system", "user", "messages", "temperature", "max_tokens", "seed", "tools"),
+        *("response_schema", "extra", "body"),
+    }
+)
+"""Fields of targets: prompts, models and parameters."""
+
+LOWERED = frozenset({"budget_usd", "max_calls"})
+"""Fields that may only become smaller."""
+
+ALLOWED = "prompts, models and parameters of targets, dataset.sample, tags, and lower budgets"
+
+
+def refuse_changes(given: ExperimentSpec, changed: ExperimentSpec) -> None:
+    """Raise InputError, with the first field, if a spec differs from the given one in what a person decides."""
+    for path, old, new in _differences(given.model_dump(mode="json"), changed.model_dump(mode="json")):
+        if not _may_change(path, old, new):
+            raise InputError(
+                f"changes: got {'.'.join(map(str, path))}, wanted only {ALLOWED}: a person decides on all else"
+            )
+
+
+def _may_change(path: tuple[str | int, ...], old: Any, new: Any) -> bool:
+    if path[0] == "targets" and len(path) > 2:
+        names_file = path[-1] == "file" or (isinstance(new, dict) and "file" in new)
+        return path[2] in OF_TARGETS and not names_file
+    if path[0] in LOWERED:
+        return new is not None and (old is None or new <= old)
+    return path[0] == "tags" or path == ("dataset", "sample")
+
+
+def _differences(
+    old: Any, new: Any, path: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], Any, Any]]:
+    """Yield where two documents differ, with both values: fields of mappings, and items of lists of mappings."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for name in {**old, **new}:
+            yield from _differences(old.get(name), new.get(name), (*path, name))
+    elif isinstance(old, list) and isinstance(new, list) and any(isinstance(item, dict) for item in (*old, *new)):
+        for index, (before, after) in enumerate(zip_longest(old, new)):
+            yield from _differences(before, after, (*path, index))
+    elif old != new:
+        yield path, old, new

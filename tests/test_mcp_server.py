@@ -206,3 +206,31 @@ def test_all_runs_of_a_server_share_its_budget(
     talk(asks, server(store, help_of, Allowance(usd=1.25, calls=100)))
     assert [one[-1] for one in called] == ["max_calls=7"] * 2, "the spec's own limit is lower"
     assert [one[-3] for one in called] == ["budget_usd=1.25", "budget_usd=0.5"]
+
+
+def test_tools_show_no_single_final_example(store: Store) -> None:
+    """Neither its texts nor its scores, by any tool; what is not final stays, beside it in the same experiment."""
+    rows = [
+        {"id": one, "inputs": {"q": f"the question {one}"}, "outputs": {"a": f"the reference {one}"}, "split": split}
+        for one, split in (("q0", "final"), ("q1", "final"), ("q2", "development"))
+    ]
+    owner = judged("looked", {"q0": 0.0, "q1": 1.0, "q2": 0.0}, rows=rows)
+    final = re.compile(r"q[01]\b|answer to q[01]")
+
+    async def asks(call: Call, tools: list[str]) -> None:
+        worst = await call("worst", experiment=owner, metric="correct")
+        assert "2 of them are final examples, which are shown to people only" in worst
+        assert "q2" in worst and not final.search(worst)
+        assert "error: " in (refused := await call("example", experiment=owner, example_id="q0"))
+        assert "got a final one" in refused and "the question" not in refused
+        assert "q2" in await call("example", experiment=owner, example_id="q2")
+        assert "error: " in await call("diff", baseline=owner, candidate=owner, where="id = 'q0'")
+        for table in ("examples", "outputs", "judgements", "item_scores", "calls", "run_values"):
+            of_all = await call("sql", query=f"from {table}")
+            assert not final.search(of_all), table
+            assert table == "calls" or "q2" in of_all, table
+        path = store.layout.sealed("examples", store.read("experiments", owner)[0].snapshot_id)
+        assert "wanted a view" in await call("sql", query=f"from 'store://{path}'")
+        assert "looked" in await call("results", experiment=owner)
+
+    talk(asks, server(store, help_of))

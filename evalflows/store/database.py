@@ -38,6 +38,7 @@ from evalflows.store.file_systems import LocalFiles
 from evalflows.store.files import file_mode
 from evalflows.store.layout import Layout, every_row, identifier, quoted
 from evalflows.store.marker import restore_empties
+from evalflows.store.records import FINAL
 from evalflows.store.schemas import TABLES
 from evalflows.store.views import HELD_LEASES, view_statements
 
@@ -332,11 +333,17 @@ def _source_view(table: str, *left_out: Collection[str], with_packed: bool) -> s
 
 
 def connect_source(
-    layout: Layout, damages: Damages, with_packed: bool, files: AbstractFileSystem | None = None
+    layout: Layout,
+    damages: Damages,
+    with_packed: bool,
+    files: AbstractFileSystem | None = None,
+    *,
+    with_final: bool = True,
 ) -> duckdb.DuckDBPyConnection:
     """Return an in-memory DuckDB with the catalog's views over a folder, without the owners of damaged files.
 
-    `files` opens the store's files, if not the local file system does.
+    `files` opens the store's files, if not the local file system does. Without `with_final`, the views have no rows of
+    single final examples.
     """
     connection = duckdb.connect()
     if files is not None:
@@ -349,7 +356,38 @@ def connect_source(
     connection.execute("set disabled_optimizers = 'partial_aggregate_pushdown'")
     root = layout.root if files is None else f"{files.protocol}://{layout.root}"
     create_catalog(connection, root, damages, with_packed=with_packed)
+    if not with_final:
+        _leave_out_final(connection, damages, with_packed)
     return connection
+
+
+def _leave_out_final(connection: duckdb.DuckDBPyConnection, damages: Damages, with_packed: bool) -> None:
+    """Leave single final examples out of a catalog's views: their answers, judgements, labels, and texts of calls."""
+
+    def rows(table: str) -> str:
+        left_out = damages.owners(TABLES[table].owner), damages.packed_files(table)
+        return f"({every_row(table, *left_out, with_packed=with_packed)})"
+
+    final = f"""
+        select owner, example_id from (
+            select experiment_id as owner, snapshot_id from {rows("experiments")}
+            union all select comparison_id, unnest(snapshot_ids) from {rows("comparison_sets")}
+        ) join {rows("examples")} using (snapshot_id) where split = {quoted(FINAL)}"""
+    for table in ("outputs", "judgements", "labels"):
+        connection.execute(f"""
+            create or replace view source.{table} as select * from {rows(table)} as item where not exists (
+                from ({final}) as final where final.owner = item.experiment_id and final.example_id = item.example_id)
+        """)
+    connection.execute(f"""
+        create or replace view source.examples as
+        select * from {rows("examples")} where split is distinct from {quoted(FINAL)}
+    """)
+    texts = ", ".join(f"if(is_final, null, {column}) as {column}" for column in TABLES["calls"].texts)
+    connection.execute(f"""
+        create or replace view source.calls as select * exclude (is_final) replace ({texts}) from (
+            select *, exists (from ({final}) as final where final.owner = item.experiment_id) as is_final
+            from {rows("calls")} as item)
+    """)
 
 
 def confine(connection: duckdb.DuckDBPyConnection, root: str) -> None:

@@ -54,7 +54,8 @@ class QueryLimits:
 class QueryProcesses:
     """Processes for the queries of others on one store. Each runs one query at a time and is kept for the next."""
 
-    def __init__(self, root: str, limits: QueryLimits | None = None, *, most: int = 2) -> None:
+    def __init__(self, root: str, limits: QueryLimits | None = None, *, most: int = 2, with_final: bool = True) -> None:
+        self._with_final = with_final
         self._store, self._limits = Store(root), limits or QueryLimits()
         self._places = threading.BoundedSemaphore(most)
         self._lock = threading.Lock()
@@ -77,7 +78,8 @@ class QueryProcesses:
         worker: _Worker | None = None
         try:
             worker = self._take()
-            answer = worker.answer(self._store.layout.root, sql, self._limits, stop or Stop())
+            request = {"root": self._store.layout.root, "sql": sql, "with_final": self._with_final}
+            answer = worker.answer(request, self._limits, stop or Stop())
             if answer[:1] != _ENDED:
                 self._give_back(worker)
                 worker = None
@@ -140,14 +142,13 @@ class _Worker:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def answer(self, root: str, sql: str, limits: QueryLimits, stop: Stop) -> bytes:
+    def answer(self, request: dict[str, Any], limits: QueryLimits, stop: Stop) -> bytes:
         """Return the message of the process about a query. Raise InputError if there is none in time."""
-        request = {"root": root, "sql": sql, "limits": asdict(limits)}
         try:
             if not self._has_started:
                 self._message(START_S, limits, stop)
                 self._has_started = True
-            self._connection.send_bytes(json.dumps(request).encode())
+            self._connection.send_bytes(json.dumps({**request, "limits": asdict(limits)}).encode())
             return self._message(limits.seconds + 5.0, limits, stop)  # the process ends itself before
         except (EOFError, OSError) as error:
             raise InputError("sql: the process of the query ended; simplify the query") from error
@@ -192,16 +193,16 @@ def serve(connection: Connection) -> None:
             finished = threading.Event()
             watch = threading.Thread(target=_watch, args=(connection, limits, finished, parent), daemon=True)
             watch.start()
-            answer = _answer(request["root"], request["sql"], limits)
+            answer = _answer(request, limits)
             finished.set()
             watch.join()
             connection.send_bytes(answer)
 
 
-def _answer(root: str, sql: str, limits: QueryLimits) -> bytes:
+def _answer(request: dict[str, Any], limits: QueryLimits) -> bytes:
     try:
-        store = Store(root)
-        table = _selected(store, sql, limits)
+        store = Store(request["root"])
+        table = _selected(store, request["sql"], limits, with_final=request["with_final"])
     except InputError as error:
         return _BAD_INPUT + str(error).encode()
     except StorageError as error:
@@ -214,8 +215,8 @@ def _answer(root: str, sql: str, limits: QueryLimits) -> bytes:
     return _ROWS + bytes(sink.getvalue())
 
 
-def _selected(store: Store, sql: str, limits: QueryLimits) -> pa.Table:
-    relation = select_from(store, sql, limits.seconds, limits.memory_bytes)
+def _selected(store: Store, sql: str, limits: QueryLimits, *, with_final: bool) -> pa.Table:
+    relation = select_from(store, sql, limits.seconds, limits.memory_bytes, with_final=with_final)
     table = relation.limit(limits.rows + 1).to_arrow_table()
     if table.num_rows > limits.rows:
         raise InputError(f"sql: got more than {limits.rows:,} rows; add a limit")

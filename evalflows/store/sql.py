@@ -175,6 +175,8 @@ def _check_query(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
         if kind.endswith("_NODE") and kind not in _QUERY_NODES:
             statement = kind.removesuffix("_NODE").removesuffix("_QUERY")
             raise InputError(f"sql: got {statement} within a query, wanted a query that only reads")
+        if kind == "BASE_TABLE" and "://" in str(node.get("table_name")):
+            raise InputError("sql: got a file's address, wanted a view")
         name = str(node["function"]["function_name"]).lower() if kind == "TABLE_FUNCTION" else None
         if name is not None and name not in _TABLE_FUNCTIONS:
             raise InputError(f"sql: got {name}(), wanted a view or a function that reads no file and runs no SQL")
@@ -213,15 +215,16 @@ def connect(root: str | os.PathLike[str] | None = None, *, restricted: bool = Fa
 
 @contextmanager
 def restricted_to(
-    store: Store, memory_bytes: int | None = None, own: frozenset[str] | None = None
+    store: Store, memory_bytes: int | None = None, own: frozenset[str] | None = None, *, with_final: bool = True
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a restricted connection, with the user's own marts of these names; all by default.
+    """Yield a restricted connection, with the user's own marts of these names; all by default. Without `with_final`, it
+    has no rows of single final examples.
 
     Raise StorageError, for whatever DuckDB raised, if a file could not be opened or read.
     """
     files = store.read_only_files()
     try:
-        yield _restricted(store, files, memory_bytes, own)
+        yield _restricted(store, files, memory_bytes, own, with_final=with_final)
     except (InputError, *DUCKDB_ERRORS) as error:
         if files.failures and duckdb_error(error):
             raise unreadable_error(files.failures[0]) from error
@@ -229,10 +232,15 @@ def restricted_to(
 
 
 def _restricted(
-    store: Store, files: ReadOnlyFiles, memory_bytes: int | None = None, own: frozenset[str] | None = None
+    store: Store,
+    files: ReadOnlyFiles,
+    memory_bytes: int | None = None,
+    own: frozenset[str] | None = None,
+    *,
+    with_final: bool = True,
 ) -> duckdb.DuckDBPyConnection:
-    """Return the user's own marts come last: DuckDB opens the files that a new view reads."""
-    connection = store.connect(files=files)
+    """The user's own marts come last: DuckDB opens the files that a new view reads."""
+    connection = store.connect(files=files, with_final=with_final)
     note_leases(store, connection)
     restrict(connection, memory_bytes)
     create_own_marts(connection, own)
@@ -240,14 +248,21 @@ def _restricted(
 
 
 def select_from(
-    store: Store, query: str, timeout_s: float | None = None, memory_bytes: int | None = None
+    store: Store,
+    query: str,
+    timeout_s: float | None = None,
+    memory_bytes: int | None = None,
+    *,
+    with_final: bool = True,
 ) -> duckdb.DuckDBPyRelation:
     """Run one read-only query over the views, as `select`, on a connection that is restricted to the store.
 
     It misses no owner that is sealed meanwhile, and leaves out those of damaged files. Raise StorageError for a file
     that cannot be read, and if files never rest.
     """
-    return _answered(store, query, memory_bytes, lambda connection: select(connection, query, timeout_s))
+    return _answered(
+        store, query, memory_bytes, lambda connection: select(connection, query, timeout_s), with_final=with_final
+    )
 
 
 def rows_from(store: Store, query: str) -> list[tuple[Any, ...]]:
@@ -260,10 +275,15 @@ def rows_from(store: Store, query: str) -> list[tuple[Any, ...]]:
 
 
 def _answered(
-    store: Store, query: str, memory_bytes: int | None, run: Callable[[duckdb.DuckDBPyConnection], Result]
+    store: Store,
+    query: str,
+    memory_bytes: int | None,
+    run: Callable[[duckdb.DuckDBPyConnection], Result],
+    *,
+    with_final: bool = True,
 ) -> Result:
     def answer() -> Result:
-        with restricted_to(store, memory_bytes, views_of(query) or None) as connection:
+        with restricted_to(store, memory_bytes, views_of(query) or None, with_final=with_final) as connection:
             return run(connection)
 
     return store.steady(answer, tables_of(query), may_grow=True)

@@ -203,11 +203,13 @@ class Store:
             elif sealed is not None:  # its packed rows no longer count once it has an open part
                 self._write(table, part, self.scan(table, owner))
 
-    def connect(self, *, with_packed: bool = True, files: ReadOnlyFiles | None = None) -> duckdb.DuckDBPyConnection:
+    def connect(
+        self, *, with_packed: bool = True, files: ReadOnlyFiles | None = None, with_final: bool = True
+    ) -> duckdb.DuckDBPyConnection:
         """Return a DuckDB with the catalog's views, without owners known to be damaged.
 
         It may be one without packed files as long as there are none. With `files`, it opens these for reading;
-        `restrict` takes all others from it.
+        `restrict` takes all others from it. Without `with_final`, it has no rows of single final examples.
         """
         folder = readable(self.layout, self._fs)
         if not self.layout.is_local:
@@ -215,7 +217,7 @@ class Store:
         while True:
             version = self._damages.version
             try:
-                return connect_source(folder, self._damages, with_packed, files)
+                return connect_source(folder, self._damages, with_packed, files, with_final=with_final)
             except duckdb.Error:
                 if not self.mend(since=version):
                     raise

@@ -277,7 +277,8 @@ def test_a_file_that_the_system_cannot_read_is_no_fault_of_the_query(
     for form, said in (("csv", f"evalflows: {wanted}\n"), ("json", '{"error": {"kind": "storage", "message": ')):
         done = CliRunner().invoke(cli, ["sql", f"{COUNT} where started_at is not null", "--format", form])
         assert (done.exit_code, done.stdout) == (4, "") and done.stderr.startswith(said), done.output
-    answer = _answer(filled.layout.root, f"{COUNT} where started_at is not null", QueryLimits())
+    request = {"root": filled.layout.root, "sql": f"{COUNT} where started_at is not null", "with_final": True}
+    answer = _answer(request, QueryLimits())
     assert answer == _DAMAGED + wanted.encode()
     snapshot = examples.parent.name.partition("=")[2]
     with pytest.raises(StorageError, match=f"{examples}: cannot be read"):

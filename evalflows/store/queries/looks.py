@@ -65,6 +65,12 @@ def unkept_looks(store: Store, snapshot: str, since: datetime | None) -> list[st
     return [run_group for (run_group,) in found]
 
 
+def final_ids(store: Store, experiments: Sequence[str]) -> frozenset[str]:
+    """Return the ids of the final examples of experiments."""
+    (found,) = ask(store, (_FINAL_IDS, [list(experiments), FINAL]))
+    return frozenset(identity for (identity,) in found)
+
+
 def looks_until(store: Store, look: Look) -> Sequence[Look]:
     """Return the looks at the same examples since the baseline was approved, up to this one."""
     return [one for one in looks_at(store, look.snapshot, look.since) if one.number <= look.number]
@@ -89,6 +95,11 @@ where name = $1 and recorded_at > $2 and observed ->> 'snapshot' in (
     where example_id in (select example_id from examples where snapshot_id = $3 and split = $4)
 )
 order by (observed ->> 'number')::int, recorded_at
+"""
+
+_FINAL_IDS = """
+select distinct example_id from examples
+where snapshot_id in (select snapshot_id from experiments where is_one_of(experiment_id, $1)) and split = $2
 """
 
 _UNKEPT = """

@@ -29,6 +29,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import TRIAL, metric_of
 from evalflows.specs.target import RecordedTarget, TargetSpec
+from evalflows.store.final_examples import copies_text, final_inputs, keep_copies, near_copies, refuse_final
 from evalflows.store.queries.lookup import find_experiments, newest_complete
 from evalflows.store.records import FINAL, CheckRow, ExperimentRow
 from evalflows.store.store import Store
@@ -50,6 +51,8 @@ def check_and_freeze(spec: ExperimentSpec, *, final: bool = False) -> Context:
     """
     store = Store()
     loaded = loaded_dataset(store, spec.dataset, final=final)
+    final_ones = final_inputs(store, loaded)
+    refuse_final(loaded, final_ones)
     if loaded.n_left_out:
         print_note(f"{loaded.n_left_out} examples of the split {FINAL} are left out: only a release gate runs them")
     expectations = load_expectations(spec.dataset.expectations)
@@ -60,9 +63,13 @@ def check_and_freeze(spec: ExperimentSpec, *, final: bool = False) -> Context:
         processes = QuickProcesses(prepared.spec.task_runner.processes)  # they import what they need meanwhile
     try:
         check_spec(prepared, loaded.selected, store)
+        snapshot = loaded.keep(store)
+        if copies := near_copies(loaded.selected, final_ones):
+            print_note(copies_text(copies))
+            keep_copies(store, snapshot, copies)
         dataset = DatasetSpec(  # splits and sample are kept for information
             name=loaded.name,
-            snapshot=loaded.keep(store),
+            snapshot=snapshot,
             splits=spec.dataset.splits or ([FINAL] if loaded.has_final else None),
             sample=spec.dataset.sample,
             seed=spec.dataset.seed,

@@ -50,6 +50,7 @@ from evalflows.stats.power import (
     smallest_detectable,
     unseen_variance,
 )
+from evalflows.store.final_examples import final_inputs, refuse_final
 from evalflows.store.ingest import LoadedDataset
 from evalflows.store.queries.example_slices import places_of, slice_value, slice_values
 from evalflows.store.queries.measured_before import MeasuredBefore, measured_before, run_values
@@ -737,6 +738,7 @@ def _check_request(spec: ExperimentSpec, effect: float | None, power: float) -> 
 def _prepared(spec: ExperimentSpec, store: Store) -> tuple[PreparedExperiment, LoadedDataset]:
     """Prepare and check the spec as for a run, and load its dataset without freezing it."""
     loaded = loaded_dataset(store, spec.dataset, final=FINAL in (spec.dataset.splits or ()))
+    refuse_final(loaded, final_inputs(store, loaded))
     load_expectations(spec.dataset.expectations)
     prepared = prepare(spec)
     connections = {name: _keyless(connection) for name, connection in known(prepared.spec.connections).items()}

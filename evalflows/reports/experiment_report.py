@@ -13,6 +13,7 @@ from evalflows.reports.results import Result
 from evalflows.reports.slices import field_lines, slice_means
 from evalflows.reports.worst import Worst, is_higher_better, worst_of
 from evalflows.specs.metric_names import MEASURES, is_pass_k
+from evalflows.store.final_examples import Copy, copies_in, copies_text
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.queries.progress import spooled_if_unfinished
 from evalflows.store.records import controls_batch
@@ -235,6 +236,7 @@ class ExperimentsReport:
     stepped: Sequence[Stepped]  # fallbacks and earlier tiers that judged more than a few
     types_apart: Sequence[TypesApart]
     thinking: Sequence[ThinkingAnswers]
+    copies: Sequence[Sequence[Copy]]  # examples that resemble final ones, by snapshot
     unpriced: Sequence[UnpricedCalls]
     reduced_limits: Sequence[ReducedLimit]
     by_field: Sequence[str]  # means by the fields of the examples, in lines; none of several experiments
@@ -286,6 +288,7 @@ class ExperimentsReport:
     def _of_experiments(self) -> Iterator[Remark]:
         yield from (Remark("types", one.text) for one in self.types_apart)
         yield from (Remark("thinking", one.text) for one in self.thinking)
+        yield from (Remark("copies", copies_text(one), copies_text(one, with_ids=False)) for one in self.copies)
         by_cause = sorted(self.failures, key=lambda one: (one.source != "target", -one.count))
         yield from (Remark("failure", one.text, one.count_text) for one in by_cause)
         if self.experiments and (said := max(self.experiments, key=lambda one: one.tried).tried_text):
@@ -324,6 +327,7 @@ def experiments_report(
         stepped=stepped_in(store, specs_with_steps(store, ids)),
         types_apart=_types_apart(store, results),
         thinking=records_of(ThinkingAnswers, thinking),
+        copies=copies_in(store, {one.snapshot_id for one in shown}),
         unpriced=records_of(UnpricedCalls, unpriced),
         reduced_limits=records_of(ReducedLimit, reduced),
         by_field=_by_field(store, shown[0], results) if with_fields and len(shown) == 1 else (),

@@ -18,6 +18,7 @@ RemarkKind = Literal[
     "people",
     "types",
     "thinking",
+    "copies",
     "stepped",
     "failure",
     "estimated",
@@ -39,6 +40,7 @@ SEVERITIES: dict[RemarkKind, Severity] = {
     "people": "warning",  # a judge that people's labels reject
     "types": "warning",  # text compared with numbers
     "thinking": "warning",  # it is part of answers
+    "copies": "warning",  # examples that resemble final ones
     "stepped": "warning",  # a fallback or an earlier tier judged
     "failure": "warning",  # an error of a target or an evaluator
     "estimated": "warning",  # cost

@@ -9,12 +9,15 @@ import pytest
 from gated import drawn, gated
 from pydantic import ValidationError
 
-from evalflows import approve, decide_again, gate, run
+from evalflows import approve, decide_again, gate, plan, run
 from evalflows.analysis.final_looks import take_look
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_named, decisions_of, decisions_on
+from evalflows.reports.experiment_report import experiments_report
 from evalflows.reports.markdown_pages import after_experiments
+from evalflows.reports.results import results_of
 from evalflows.specs import ExperimentSpec, InputError
+from evalflows.specs.reference import refer
 from evalflows.store.doctor import examine
 from evalflows.store.leases import hold_lease
 from evalflows.store.queries.looks import look_id, look_of, unkept_looks
@@ -34,6 +37,13 @@ def fields(tmp_path: Path) -> dict[str, Any]:
     for number, row in enumerate(made["dataset"]["rows"]):
         row["split"] = "development" if number % 3 else "final"
     return {**made, "final_looks": 2}
+
+
+def says_yes(inputs: dict[str, Any]) -> str:
+    return "yes" if inputs else "no"
+
+
+SAYS_YES = {"kind": "python", "name": "app", "function": refer(says_yes)}
 
 
 def spec_of(fields: dict[str, Any], **changes: Any) -> ExperimentSpec:
@@ -100,6 +110,58 @@ def test_only_a_gate_runs_the_final_examples_and_only_so_often(
     assert gone in after.what_limits and found[store.layout.sealed("decisions", decision)].startswith(
         "the decision was d"
     )
+
+
+def test_final_examples_are_final_under_any_label_id_and_name(
+    fields: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Once a store has them. An agent that relabels them, or types them anew, gets no answer to them."""
+    fields = {**fields, "targets": [SAYS_YES]}
+    run(spec_of(fields, gates=[]))
+    rows = fields["dataset"]["rows"]
+    final = [row for row in rows if row["split"] == "final"]
+
+    def disguised(row: dict[str, Any], split: str) -> dict[str, Any]:
+        (text,) = map(str, row["inputs"].values())
+        typed = f"\u00a0{text.upper()}".translate({ord("1"): "\uff11", ord("Q"): "Q\u200b"})
+        return {**row, "id": f"new-{row['id']}", "split": split, "inputs": {"another": typed}}
+
+    relabelled = {"name": "other", "rows": [disguised(row, "development") for row in final]}
+    for refuse in (run, gate, plan):
+        with pytest.raises(InputError, match="dataset 'other': got 4 examples with the inputs of final ones, such as"):
+            refuse(spec_of(fields, dataset=relabelled))
+    with pytest.raises(InputError, match="got 1 examples with the inputs of final ones"):  # within one dataset
+        run(spec_of(fields, dataset={"name": "own", "rows": [{**rows[1], "id": "x", "split": "final"}, rows[1]]}))
+    capsys.readouterr()
+    gate(spec_of(fields, gate_fails_run=False))
+    (decision,) = gate(
+        spec_of(fields, gate_fails_run=False, dataset={"rows": [disguised(row, "final") for row in final]})
+    )
+    (limited,) = with_limits(Store(), decisions_named(Store(), [decision]))
+    assert any(limit.startswith("look 2 of 2 at the final examples") for limit in limited.limits), limited.limits
+
+
+def test_near_copies_of_final_examples_are_named(fields: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    """In the run, in what is shown of it, and as a limit of the decision. Examples of one template are none."""
+    words = ["refund", "invoice", "parcel", "password", "delivery", "warranty", "newsletter", "account", "voucher"]
+    template = "You answer the customers of a shop that sells lamps. Be brief, and name a page. The question: "
+
+    def row(identity: str, word: str, split: str) -> dict[str, Any]:
+        asked = f"{template}how do I get the {word} that I was promised on the telephone?"
+        return {"id": identity, "inputs": {"question": asked}, "outputs": {"output": "yes"}, "split": split}
+
+    rows = [row(f"final-{word}", word, "final") for word in words[:5]]
+    rows += [row(word, word, "development") for word in words[5:]] + [row("copy", "refunds", "development")]
+    fields = {**fields, "dataset": {"name": "shop", "rows": rows}, "targets": [SAYS_YES]}
+    (developed,) = run(spec_of(fields, gates=[]))
+    said = (
+        "1 example resembles a final one (copy like final-refund): what is fitted to them is fitted to the final ones"
+    )
+    assert said in capsys.readouterr().err
+    report = experiments_report(Store(), [developed], results_of(Store(), [developed]))
+    assert [remark.kind for remark in report.remarks if said in remark.text] == ["copies"]
+    (decision,) = with_limits(Store(), decisions_named(Store(), gate(spec_of(fields))))
+    assert any(said in limit for limit in decision.limits)
 
 
 def test_looks_share_the_level_of_the_rules(fields: dict[str, Any]) -> None:

@@ -1,16 +1,20 @@
 """The looks at the final examples that are kept: which runs had them."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from evalflows.store.final_examples import Inputs
 from evalflows.store.records import FINAL, derived_id, from_json
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
 LOOK = "final_look"
 """The name of the check that keeps a look."""
+
+_EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 _WITHOUT_LOOK = """
 select experiment_id from experiments
@@ -51,18 +55,20 @@ def look_of(store: Store, run_group: str) -> Look | None:
 def looks_at(store: Store, snapshot: str, since: datetime | None) -> list[Look]:
     """Return the looks since then at any of the final examples of a snapshot, in order.
 
-    Snapshots are compared by examples: a sample, or a dataset with one example more, is no new chance.
+    Snapshots are compared by inputs: a sample, a dataset with one example more, or other ids are no new chance.
     """
-    (found,) = ask(store, (_AT, [LOOK, since or datetime(1970, 1, 1, tzinfo=UTC), snapshot, FINAL]))
-    return [_look(*row) for row in found]
+    (found,) = ask(store, (_SINCE, [LOOK, since or _EVER]))
+    looks = [_look(*row) for row in found]
+    same = _with_inputs_of(store, snapshot, {look.snapshot for look in looks})
+    return [look for look in looks if look.snapshot in same]
 
 
 def unkept_looks(store: Store, snapshot: str, since: datetime | None) -> list[str]:
     """Return the run groups that have answered any of the final examples of a snapshot since then without a look that
     is kept, the newest last: somebody has removed it, or has run these examples in another way."""
-    values = {"look": LOOK, "since": since or datetime(1970, 1, 1, tzinfo=UTC), "snapshot": snapshot, "final": FINAL}
-    (found,) = ask(store, (_UNKEPT, values))
-    return [run_group for (run_group,) in found]
+    (found,) = ask(store, (_UNKEPT, {"look": LOOK, "since": since or _EVER, "final": FINAL}))
+    same = _with_inputs_of(store, snapshot, {of_run for _, of_run in found})
+    return [run_group for run_group, of_run in found if of_run in same]
 
 
 def final_ids(store: Store, experiments: Sequence[str]) -> frozenset[str]:
@@ -82,20 +88,29 @@ def newest_without_look(store: Store, name: str) -> str | None:
     return found[0][0] if found else None
 
 
+def _with_inputs_of(store: Store, snapshot: str, others: Set[str]) -> Set[str]:
+    """Return the snapshots that have any of the final examples of this one."""
+    if others <= {snapshot}:
+        return others
+    (rows,) = ask(store, (_INPUTS, [[snapshot, *others], FINAL]))
+    keys: defaultdict[str, set[bytes]] = defaultdict(set)
+    for owner, *inputs in rows:
+        keys[owner].add(Inputs.stored(*inputs).key)
+    return {other for other in others if keys[other] & keys[snapshot]}
+
+
 def _look(run_group: str, observed: str) -> Look:
     fields: dict[str, Any] = from_json(observed)
     since = fields.pop("since")
     return Look(run_group=run_group, since=since and datetime.fromisoformat(since), **fields)
 
 
-_AT = """
-select subject_id, observed::varchar from checks
-where name = $1 and recorded_at > $2 and observed ->> 'snapshot' in (
-    select snapshot_id from examples
-    where example_id in (select example_id from examples where snapshot_id = $3 and split = $4)
-)
+_SINCE = """
+select subject_id, observed::varchar from checks where name = $1 and recorded_at > $2
 order by (observed ->> 'number')::int, recorded_at
 """
+
+_INPUTS = "select snapshot_id, example_id, inputs, attachments from examples where snapshot_id in $1 and split = $2"
 
 _FINAL_IDS = """
 select distinct example_id from examples
@@ -103,13 +118,12 @@ where snapshot_id in (select snapshot_id from experiments where is_one_of(experi
 """
 
 _UNKEPT = """
-select run_group from experiments e
+select run_group, any_value(snapshot_id) from experiments e
 where started_at > $since
   and run_group not in (select subject_id from checks where name = $look)
   and exists (
     select 1 from outputs o join examples x on x.snapshot_id = e.snapshot_id and x.example_id = o.example_id
     where o.experiment_id = e.experiment_id and o.status = 'ok' and o.reused_from is null and x.split = $final
-      and x.example_id in (select example_id from examples where snapshot_id = $snapshot and split = $final)
   )
 group by run_group order by max(started_at)
 """

@@ -45,7 +45,7 @@ from evalflows.dashboard.experiment_list import experiments_page
 from evalflows.dashboard.experiments import example_page, experiment_page
 from evalflows.dashboard.home import home_page
 from evalflows.dashboard.judges import judge_page, judges_page
-from evalflows.dashboard.links import PROOF, Links, Proofs
+from evalflows.dashboard.links import PAGE_PROOF, PROOF, Links, Proofs
 from evalflows.dashboard.making import BusyError, Making
 from evalflows.dashboard.modes import mode_page, modes_map_page, modes_page, take_mode
 from evalflows.dashboard.over_time import over_time_page
@@ -201,8 +201,11 @@ class Taken:
     read: Read
     take: Take
     making: Making
+    proofs: Proofs
 
     async def answer(self, request: Request) -> Response:
+        if not self.proofs.is_of_page(request.headers.get(PAGE_PROOF)):
+            return JSONResponse({"error": "not sent by a page of this dashboard; reload the page"}, 403)
         query = Query.of(request.query_params.multi_items(), request.path_params)
         try:
             sent = await self.read(request)
@@ -304,7 +307,7 @@ def application(
             Route(path, _Shown(store, page, proofs, making, queries, kept, compared), methods=["GET"])
             for path, page in PAGES.items()
         ),
-        *(Route(path, Taken(store, *given, making).answer, methods=["POST"]) for path, given in GIVEN.items()),
+        *(Route(path, Taken(store, *given, making, proofs).answer, methods=["POST"]) for path, given in GIVEN.items()),
         Route("/texts", _choose_texts, methods=["GET"]),
         Route("/health", lambda _: JSONResponse({"status": "ok"})),
         Mount("/static", StaticFiles(directory=STATIC)),

@@ -11,11 +11,14 @@ from urllib.parse import quote, urlencode
 PROOF = "proof"
 """The parameter of an address, and the field of a form."""
 
+PAGE_PROOF = "x-evalflows-page"
+"""The header by which a page says that it is one of ours."""
+
 Value = str | int | Sequence[str] | None
 
 
 class Proofs:
-    """What proves conditions, by a secret of this process: other pages cannot make a proof, nor read one."""
+    """What proves conditions and pages, by a secret of this process: other pages cannot make a proof, nor read one."""
 
     def __init__(self) -> None:
         self._secret = secrets.token_bytes(32)
@@ -25,6 +28,11 @@ class Proofs:
         """What a form carries: it proves whatever condition is sent with it. It should not stay in an address."""
         return self._code(b"form")
 
+    @property
+    def of_page(self) -> str:
+        """What a page proves that it was loaded from here, before what is sent from it counts as a person's."""
+        return self._code(b"page")
+
     def of(self, condition: str) -> str:
         """Return what proves exactly this condition, for addresses."""
         return self._code(b"condition:" + condition.encode(errors="surrogatepass"))
@@ -32,6 +40,9 @@ class Proofs:
     def hold(self, given: str | None, condition: str) -> bool:
         """Return whether the given proof is one of this condition."""
         return given is not None and _is_same(given, self.of(condition))
+
+    def is_of_page(self, given: str | None) -> bool:
+        return given is not None and _is_same(given, self.of_page)
 
     def is_of_form(self, given: str | None) -> bool:
         return given is not None and _is_same(given, self.of_form)

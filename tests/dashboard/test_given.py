@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from labelled import judged
 from matched import asked
+from page_client import page_client
 from starlette.testclient import TestClient
 
-from evalflows.dashboard.app import MOST_BYTES, application
-from evalflows.store.store import Store
+from evalflows.dashboard.app import MOST_BYTES
 
 HERE = {"origin": "http://127.0.0.1:4280"}
 
@@ -26,7 +26,7 @@ def address() -> str:
 
 @pytest.fixture
 def browser(address: str) -> TestClient:
-    return TestClient(application(Store()), base_url="http://127.0.0.1:4280")
+    return page_client()
 
 
 @pytest.fixture
@@ -71,6 +71,8 @@ def test_other_sites_and_other_content_types_store_nothing(browser: TestClient, 
     form = {"content-type": "application/x-www-form-urlencoded"} | HERE
     assert sent(browser, labels, label, form) == (400, "got another content type, wanted application/json")
     assert browser.get(labels).status_code == 404
+    never_looked = TestClient(browser.app, base_url="http://127.0.0.1:4280")  # a program
+    assert sent(never_looked, labels, label) == (403, "not sent by a page of this dashboard; reload the page")
     assert asked("select count(*) from labels") == [(0,)]
 
 
@@ -124,7 +126,7 @@ def test_the_file_of_modes_is_edited_as_a_person_would(
     """The page shows what would change, and writes that; comments, order and quotes stay."""
     monkeypatch.chdir(tmp_path)
     Path("failure_modes.yaml").write_text(FILE)
-    browser = TestClient(application(Store()), base_url="http://127.0.0.1:4280")
+    browser = page_client()
     address = f"/modes/{mode}?{asked_for}"
     page = browser.get(address).text
     assert Path("failure_modes.yaml").read_text() == FILE and "<script>x" not in page
@@ -158,7 +160,7 @@ def test_a_wrong_edit_of_the_file_of_modes_is_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("failure_modes.yaml").write_text(FILE)
-    browser = TestClient(application(Store()), base_url="http://127.0.0.1:4280")
+    browser = page_client()
     answer = browser.get(f"/modes/{asked_for}")
     assert answer.status_code == 400 and said in answer.text, answer.text
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from labelled import judged
 from matched import START, experiment, rows_of
+from page_client import page_client
 from production import produce, trace, trace_id
 from starlette.testclient import TestClient
 
-from evalflows.dashboard.app import application
 from evalflows.dashboard.dataset_changes import take_example
 from evalflows.dashboard.rendering import Query
 from evalflows.specs.errors import InputError
@@ -25,9 +25,7 @@ FILE = {"content-type": "application/octet-stream"}
 
 @pytest.fixture
 def browser() -> TestClient:
-    return TestClient(
-        application(Store()), base_url="http://127.0.0.1:4280", headers={"origin": "http://127.0.0.1:4280"}
-    )
+    return page_client(origin="http://127.0.0.1:4280")
 
 
 def rows(name: str) -> dict[str, tuple[Any, Any]]:

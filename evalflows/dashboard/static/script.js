@@ -264,7 +264,7 @@ async function post(address, content, type = "application/json") {
   try {
     const answer = await fetch(address, {
       method: "POST",
-      headers: { "Content-Type": type, Accept: "application/json" },
+      headers: { "Content-Type": type, Accept: "application/json", "X-Evalflows-Page": document.body.dataset.proof ?? "" },
       body: type === "application/json" ? JSON.stringify(content) : content,
     });
     const told = await answer.json().catch(() => ({}));

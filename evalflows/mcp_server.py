@@ -235,7 +235,8 @@ class ReadingTools:
         metrics = [metric] if metric else []
         if where is not None and final_ids(self._store, ids):  # a condition could hold for a single one
             raise InputError(f"where: got a condition on final examples, {FOR_PEOPLE}")
-        found = diff_of(self._store, ids[0], ids[1:], where=where, metrics=metrics, limit=0, slices=slices)
+        wanted: dict[str, Any] = {"metrics": metrics, "limit": 0, "slices": slices}
+        found = diff_of(self._store, ids[0], ids[1:], where=where, **wanted, rows_of=self._queries.rows)
         answer = _Answer()
         prompts = [note.text for note in found.notes if note.what == "prompt"]
         others = replace(found, notes=[note for note in found.notes if note.what != "prompt"])

@@ -4,8 +4,9 @@ Diffs are kept in the process while the rows that they rest on are the same.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from typing import Any
 
 from evalflows.analysis.changes import ChosenExamples, ComparedExperiments, ComparedFigures, Note
 from evalflows.analysis.comparability import commit_change, is_plain_change
@@ -37,15 +38,16 @@ def figures_between(
     where: str | None = None,
     *,
     searched: Sequence[str] | None = None,
+    rows_of: Callable[[str], list[tuple[Any, ...]]] | None = None,
 ) -> ComparedFigures:
     """Return verdicts, notes and what they rest on; with `searched`, the slices that depart in these metrics, or in
-    those of all evaluators if it is empty.
+    those of all evaluators if it is empty. `rows_of` runs the condition, as in `MetricReader`.
 
     Raise InputError for one experiment given twice, for experiments without a common example, and for a condition
     (`where`, SQL) that is none or that holds for no common example.
     """
     rows: list[ExperimentRow] = [store.read("experiments", identity)[0] for identity in (baseline, *candidates)]
-    reader = MetricReader(store)
+    reader = MetricReader(store, rows=rows_of)
     pairs = stored_pairs(reader, rows[0], rows[1:], where)
     chosen = None if where is None else _chosen(reader, rows, where)
     verdicts = _current(store, pairs) if where is None else _new_verdicts(pairs)

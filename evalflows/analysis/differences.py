@@ -37,7 +37,15 @@ from evalflows.stats.power import smallest_detectable, unseen_variance
 from evalflows.stats.proportions import normal_quantile
 from evalflows.store.queries.example_slices import places_of, slice_values
 from evalflows.store.queries.shared_examples import SharedRounds, shared_rounds
-from evalflows.store.queries.values import MetricValues, Trials, clusters_of, metric_values, places_where, trials
+from evalflows.store.queries.values import (
+    MetricValues,
+    Trials,
+    clusters_of,
+    metric_values,
+    places_where,
+    places_where_by,
+    trials,
+)
 from evalflows.store.records import EstimateRow, ExperimentRow, Reason, VerdictRow, derived_id
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.store import Store
@@ -129,10 +137,17 @@ class MetricReader:
     """A reader that caches what it reads; use it only while experiments do not change.
 
     Without `keeps_values`, it reads the values of metrics again each time, and has one metric in memory at a time.
+    `rows` runs conditions in SQL that others have written, in a process of its own.
     """
 
-    def __init__(self, store: Store, *, keeps_values: bool = True) -> None:
-        self.store, self._keeps_values = store, keeps_values
+    def __init__(
+        self,
+        store: Store,
+        *,
+        keeps_values: bool = True,
+        rows: Callable[[str], list[tuple[Any, ...]]] | None = None,
+    ) -> None:
+        self.store, self._keeps_values, self._rows = store, keeps_values, rows
         self._read: dict[tuple[str, ...], Any] = {}
 
     def spec(self, row: ExperimentRow) -> ExperimentSpec:
@@ -166,6 +181,8 @@ class MetricReader:
 
         def read() -> Places:
             sliced = slice_named(condition)
+            if sliced is None and self._rows is not None:
+                return places_where_by(self._rows, snapshot_id, condition)
             if sliced is None:
                 return places_where(self.store, snapshot_id, condition)
             return places_of(self.slice_values(snapshot_id, sliced.path or ""), sliced)

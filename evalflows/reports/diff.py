@@ -2,7 +2,7 @@
 document of `evalflows diff --format json`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -93,6 +93,7 @@ def diff_of(
     metrics: Sequence[str] = (),
     limit: int = EXAMPLES_LISTED,
     slices: bool = False,
+    rows_of: Callable[[str], list[tuple[Any, ...]]] | None = None,
 ) -> ExperimentsDiff:
     """Return the diff of experiments, given by id; nothing is stored.
 
@@ -104,12 +105,13 @@ def diff_of(
         metrics: Show only these. The verdicts are the same: p-values are adjusted over all metrics.
         limit: The most examples in each list.
         slices: Search the slices of the examples for those that depart from the overall difference.
+        rows_of: Runs the condition of somebody else, in the process for such SQL.
 
     Raise InputError as `figures_between` does, and for a metric that no experiment has.
     """
     from evalflows.analysis.diff import figures_between  # late: specs are slow to import
 
-    figures = figures_between(store, baseline, candidates, where, searched=metrics if slices else None)
+    figures = figures_between(store, baseline, candidates, where, searched=metrics if slices else None, rows_of=rows_of)
     return experiments_diff(store, figures, metrics=metrics, limit=limit)
 
 

@@ -1,6 +1,6 @@
 """The values of an experiment's metrics per example and per run, for statistics, on all or some examples."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from evalflows.specs.errors import InputError
 from evalflows.store.database import time_limit
+from evalflows.store.layout import quoted
 from evalflows.store.records import ExperimentRow
 from evalflows.store.sql import ask, ask_arrow, restricted_to
 from evalflows.store.store import DUCKDB_ERRORS, Store
@@ -56,6 +57,18 @@ def places_where(store: Store, snapshot_id: str, condition: str) -> npt.NDArray[
     DuckDB rejects or that takes too long.
     """
     return np.array(store.steady(partial(_read, store, snapshot_id, condition), ["examples"]), dtype=np.intp)
+
+
+def places_where_by(
+    rows: Callable[[str], list[tuple[Any, ...]]], snapshot_id: str, condition: str
+) -> npt.NDArray[np.intp]:
+    """Return the same by running one query, as of the process for SQL of others, with its limits and messages."""
+    numbered = f"select {COLUMNS}, row_number() over (order by position) - 1 as place from examples"
+    query = f"from ({numbered} where snapshot_id = {quoted(snapshot_id)}) select list(place order by place) where "
+    found = rows(query + condition)
+    if len(found) != 1:
+        raise InputError(f"where {condition!r}: got more than a condition, wanted one on {COLUMNS}")
+    return np.array(found[0][0] or [], dtype=np.intp)
 
 
 def _read(store: Store, snapshot_id: str, condition: str) -> list[int]:

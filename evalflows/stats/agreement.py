@@ -115,15 +115,15 @@ def _places(first: Sequence[Hashable], second: Sequence[Hashable]) -> tuple[NDAr
     if len(first) != len(second):
         raise ValueError(f"first: got {len(first)} labels, wanted as many as second, {len(second)}")
     seen: dict[Hashable, int] = {}
-    rows = [_number("first", place, label, seen) for place, label in enumerate(first)]
-    columns = [_number("second", place, label, seen) for place, label in enumerate(second)]
+    rows = [_number("first", index, label, seen) for index, label in enumerate(first)]
+    columns = [_number("second", index, label, seen) for index, label in enumerate(second)]
     return np.array(rows, dtype=np.intp) * len(seen) + np.array(columns, dtype=np.intp), len(seen)
 
 
-def _number(name: str, place: int, label: Hashable, seen: dict[Hashable, int]) -> int:
+def _number(name: str, index: int, label: Hashable, seen: dict[Hashable, int]) -> int:
     """Return the number of a label, adding it to `seen` if it is new."""
     if label is None or label != label:
-        raise ValueError(f"{name}[{place}]: got {label!r}, wanted a label")
+        raise ValueError(f"{name}[{index}]: got {label!r}, wanted a label")
     return seen.setdefault(label, len(seen))
 
 

@@ -56,8 +56,8 @@ def vector(name: str, values: ArrayLike) -> FloatArray:
 def refuse_where(name: str, array: FloatArray, wrong: NDArray[np.bool_], wanted: str) -> None:
     """Raise ValueError about the first element where `wrong`, shape (n,), is true."""
     if wrong.any():
-        place = int(wrong.argmax())
-        raise ValueError(f"{name}[{place}]: got {float(array[place])!r}, wanted {wanted}")
+        index = int(wrong.argmax())
+        raise ValueError(f"{name}[{index}]: got {float(array[index])!r}, wanted {wanted}")
 
 
 def vector_of_size(name: str, values: ArrayLike, n: int) -> FloatArray:
@@ -144,9 +144,9 @@ def clustering_of(clusters: Sequence[Hashable] | None, n: int) -> Clustering:
         return Clustering(numbers=np.arange(n), count=n)
     if len(clusters) != n:
         raise ValueError(f"clusters: got {len(clusters)}, wanted one for each of {n} examples")
-    for place, cluster in enumerate(clusters):
+    for index, cluster in enumerate(clusters):
         if cluster != cluster:
-            raise ValueError(f"clusters[{place}]: got {cluster!r}, wanted None for an example without a cluster")
+            raise ValueError(f"clusters[{index}]: got {cluster!r}, wanted None for an example without a cluster")
     keys = [object() if cluster is None else cluster for cluster in clusters]
     seen: dict[Hashable, int] = {}
     numbers = [seen.setdefault(key, len(seen)) for key in keys]

@@ -39,11 +39,11 @@ def confusion(
     if len(judge) != len(people):
         raise ValueError(f"judge: got {len(judge)} labels, wanted as many as people's {len(people)}")
     for name, rater in (("judge", judge), ("people", people)):
-        for place, label in enumerate(rater):
+        for index, label in enumerate(rater):
             if label is None or label != label:
-                raise ValueError(f"{name}[{place}]: got {label!r}, wanted a label")
+                raise ValueError(f"{name}[{index}]: got {label!r}, wanted a label")
     all_labels = tuple(dict.fromkeys([*labels, *people, *judge]))
-    number = {label: place for place, label in enumerate(all_labels)}
+    number = {label: index for index, label in enumerate(all_labels)}
     rows, columns = (np.array([number[label] for label in rater], dtype=np.intp) for rater in (people, judge))
     counts = np.zeros((len(all_labels), len(all_labels)), dtype=int)
     np.add.at(counts, (rows, columns), 1)
@@ -64,5 +64,5 @@ def _share_of(
     confidence_level: float,
 ) -> ShareEstimate:
     places = np.flatnonzero(among)
-    groups = None if clusters is None else [clusters[place] for place in places]
+    groups = None if clusters is None else [clusters[index] for index in places]
     return share_estimate(yes[places].astype(np.float64), groups, confidence_level=confidence_level)

@@ -89,11 +89,11 @@ def _interval(
 def _welch_interval(
     right: FloatArray, wrong: FloatArray, confidence_level: float
 ) -> tuple[tuple[float, float] | None, str | None]:
-    errors = [float(standard_error(one, clustering_of(None, one.size), scale=1.0)) for one in (right, wrong)]
+    errors = [float(standard_error(side, clustering_of(None, side.size), scale=1.0)) for side in (right, wrong)]
     error = math.hypot(*errors)
     if not error:
         return None, "scores are constant over right and over wrong answers: no spread to compute an interval from"
     # The degrees of freedom of Welch & Satterthwaite: 1 / df is the sum of these parts.
-    parts = [(part / error) ** 4 / (side.size - 1) for part, side in zip(errors, (right, wrong), strict=True)]
+    parts = [(of_side / error) ** 4 / (side.size - 1) for of_side, side in zip(errors, (right, wrong), strict=True)]
     interval = t_interval(mean_of(right) - mean_of(wrong), error, df=1 / sum(parts), confidence_level=confidence_level)
     return clipped(interval, -1.0, 1.0), None

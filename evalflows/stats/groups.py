@@ -48,7 +48,7 @@ def groups(vectors: FloatArray, similarity: float, *, seed: int = 0) -> IntArray
     names = np.unique(found[found >= 0])
     if len(others) and len(names):
         alike = np.stack([_alike(vectors, rest, found == name) for name in names], axis=1)
-        least = [np.quantile(alike[found == name, place], MEMBER_SHARE) for place, name in enumerate(names)]
+        least = [np.quantile(alike[found == name, column], MEMBER_SHARE) for column, name in enumerate(names)]
         nearest = alike[others].argmax(axis=1)
         near = alike[others].max(axis=1) >= np.maximum(least, similarity)[nearest]
         found[others] = np.where(near, names[nearest], -1)

@@ -47,6 +47,6 @@ def label_next(
     fair, rest = by_lot[:n_fair], by_lot[n_fair:]
     uncertain = rest[np.argsort(-expected[rest], kind="stable")][: n - n_fair]
     return [
-        *(Drawn(place=int(place), fair=True) for place in fair),
-        *(Drawn(place=int(place), fair=False) for place in uncertain),
+        *(Drawn(place=int(index), fair=True) for index in fair),
+        *(Drawn(place=int(index), fair=False) for index in uncertain),
     ]

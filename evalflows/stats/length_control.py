@@ -129,8 +129,8 @@ def adjusted_for_leverage(
     `games_variance`, shape (n,), is each row's part in the information, `bread` the inverse of all of it. Rows with the
     same number in `groups` share the sum of their leverages, as if they were one row.
     """
-    _, place = np.unique(groups, return_inverse=True)
-    leverages = np.bincount(place, weights=games_variance * _quadratic(design, bread))[place]
+    _, codes = np.unique(groups, return_inverse=True)
+    leverages = np.bincount(codes, weights=games_variance * _quadratic(design, bread))[codes]
     return np.asarray(residuals / np.sqrt(1 - np.minimum(leverages, LARGEST_LEVERAGE)), dtype=np.float64)
 
 
@@ -153,8 +153,8 @@ def _quadratic(rows: Rows, matrix: FloatArray) -> FloatArray:
     counts, starts = np.diff(rows.indptr), rows.indptr[:-1]
     total, filled = np.zeros(counts.size), np.arange(int(counts.max(initial=0)))
     places = [np.where(counts > k, starts + k, 0) for k in filled]
-    numbers = [np.where(counts > k, rows.data[place], 0.0) for k, place in zip(filled, places, strict=True)]
-    columns = [rows.indices[place] for place in places]
+    numbers = [np.where(counts > k, rows.data[position], 0.0) for k, position in zip(filled, places, strict=True)]
+    columns = [rows.indices[position] for position in places]
     for i, first in enumerate(columns):
         for j, second in enumerate(columns):
             total += numbers[i] * numbers[j] * matrix[first, second]
@@ -360,8 +360,8 @@ def length_controlled_rates(
         clustering=clustering,
     )
     judge = _Judge(compared, confidence_level, has_clusters=clusters is not None)
-    place = {(int(low), int(high)): number for number, (low, high) in enumerate(met.T)}
-    return [judge.rate(place.get((min(pair), max(pair))), turned=pair[0] > pair[1]) for pair in pairs]
+    pair_numbers = {(int(low), int(high)): number for number, (low, high) in enumerate(met.T)}
+    return [judge.rate(pair_numbers.get((min(pair), max(pair))), turned=pair[0] > pair[1]) for pair in pairs]
 
 
 def _sides(left: ArrayLike, right: ArrayLike, n: int) -> NDArray[np.intp]:

@@ -314,7 +314,7 @@ def _effective_size_with_two_added_values(values: FloatArray, clustering: Cluste
     """Return the effective sample size, estimated after adding a 0 and a 1."""
     rarer = min(float(values.sum()), values.size - float(values.sum()))
     adjusted = adjusted_means(values[None], clustering, np.array([rarer]), (0.0, 1.0), OF_SHARES)
-    share, error, n, _ = (float(part[0]) for part in adjusted)
+    share, error, n, _ = (float(array[0]) for array in adjusted)
     return share * (1 - share) / error**2 * values.size / n
 
 

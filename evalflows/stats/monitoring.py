@@ -308,7 +308,7 @@ class _Weighed:
         return cls(weights, x[0] + sums / weights, (np.cumsum(np.log(precision), axis=1) - spread) / 2)
 
     def after(self, windows: slice) -> "_Weighed":
-        return _Weighed(*(part[:, windows] for part in (self.weights, self.means, self.log_likelihoods)))
+        return _Weighed(*(array[:, windows] for array in (self.weights, self.means, self.log_likelihoods)))
 
 
 def _log_evidence(

@@ -36,9 +36,9 @@ def pair_share(
     confidence_level, values = checked_confidence_level(confidence_level), finite_vector("yes", yes, binary=True)
     if len(pairs) != values.size:
         raise ValueError(f"pairs: got {len(pairs)}, wanted one for each of {values.size} values")
-    for place, (first, second) in enumerate(pairs):
+    for index, (first, second) in enumerate(pairs):
         if first == second:
-            raise ValueError(f"pairs[{place}]: got {first!r} with itself, wanted two members")
+            raise ValueError(f"pairs[{index}]: got {first!r} with itself, wanted two members")
     degrees = np.array([*Counter(member for pair in pairs for member in pair).values()], dtype=float)
     effective = 2 * values.size**2 / float(degrees @ degrees) if values.size else 0.0
     share = float(values.mean()) if values.size else None

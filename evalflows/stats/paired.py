@@ -112,7 +112,7 @@ def effective_counts(differences: FloatArray, clustering: Clustering) -> list[Ef
     """Return the counts of each row of yes/no `differences`, shape (R, n), in at least 2 clusters."""
     gained, lost = ((differences * sign > 0).sum(axis=1).astype(np.float64) for sign in (1, -1))
     adjusted = adjusted_means(differences, clustering, gained + lost, ADDED, OF_DIFFERENCES)
-    counts = [part / adjusted.design_effect for part in (gained, lost, np.full(len(gained), differences.shape[1]))]
+    counts = [count / adjusted.design_effect for count in (gained, lost, np.full(len(gained), differences.shape[1]))]
     columns = (adjusted.mean, adjusted.error, degrees_of_freedom(differences, clustering), *counts)
     return [EffectiveCounts(*row) for row in np.column_stack(columns).tolist()]
 
@@ -185,8 +185,8 @@ class PairedDifferences:
         scale, count = _scale(self.candidate, self.baseline), self.clustering.count
         flipped = np.where(np.abs(difference) <= ROUNDING * scale, 1.0, math.ldexp(1.0, 1 - count))
         if self.counts is not None:
-            known = {one: one.p_value() for one in {*self.counts} if one is not None}
-            p_values = np.array([known[one] if one is not None else 1.0 for one in self.counts])
+            known = {row: row.p_value() for row in {*self.counts} if row is not None}
+            p_values = np.array([known[row] if row is not None else 1.0 for row in self.counts])
         else:
             error = np.where(constant, 1.0, self.error)
             p_values = skewed_t_p_value(difference, error, self.skewness, df=self.df)
@@ -236,8 +236,8 @@ class PairedDifferences:
             return np.full(len(self.error), -np.inf), np.full(len(self.error), np.inf)
         difference, constant = self.difference, self.error == 0
         if self.counts is not None:
-            known = {one: one.interval(level) for one in {*self.counts} if one is not None}
-            ends = np.array([known[one] if one is not None else (0.0, 0.0) for one in self.counts])
+            known = {row: row.interval(level) for row in {*self.counts} if row is not None}
+            ends = np.array([known[row] if row is not None else (0.0, 0.0) for row in self.counts])
             low, high = ends[:, 0], ends[:, 1]
         else:
             low, high = skewed_t_interval(difference, self.error, self.skewness, df=self.df, confidence_level=level)
@@ -254,7 +254,7 @@ class PairedDifferences:
         Only its intervals have a meaning: they say how many pairs would be enough.
         """
         ratio = n / self.clustering.count
-        counts = None if self.counts is None else [None if one is None else one.times(ratio) for one in self.counts]
+        counts = None if self.counts is None else [None if row is None else row.times(ratio) for row in self.counts]
         return replace(
             self,
             error=self.error / math.sqrt(ratio),
@@ -280,7 +280,7 @@ class PairedDifferences:
         if self.ends is not None:
             first = self.ends[0]
             candidate, baseline = (
-                None if one is None else first + float(self._scaled(one)) for one in (candidate, baseline)
+                None if mean is None else first + float(self._scaled(mean)) for mean in (candidate, baseline)
             )
             difference = None if difference is None else float(self._scaled(difference))
         return PairedDifference(
@@ -395,12 +395,12 @@ def paired_differences(
         if binary:
             varies = (error > 0) | ~differences.any(axis=1)
             all_counts = zip(effective_counts(differences, clustering), varies.tolist(), strict=True)
-            counts = [one if does_vary else None for one, does_vary in all_counts]
+            counts = [row if does_vary else None for row, does_vary in all_counts]
         else:
             df = degrees_of_freedom(differences, clustering)
             skewness = skewness_of_mean(differences, clustering, np.where(error > 0, error, np.inf))
     if counts is not None:
-        error = np.array([0.0 if one is None else one.error for one in counts])
+        error = np.array([0.0 if row is None else row.error for row in counts])
     return PairedDifferences(
         candidate=candidate,
         baseline=baseline,

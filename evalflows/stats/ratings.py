@@ -361,10 +361,10 @@ class _Fitted(NamedTuple):
         """Return the estimates of these terms, without a covariance if it is 0."""
         if self.estimates is None or self.covariance is None:
             return self._replace(estimates=None if self.estimates is None else self.estimates[terms])
-        part = self.covariance[terms, terms]
+        covariance = self.covariance[terms, terms]
         exact = "all points are fitted exactly: no variation to compute an interval from"
-        varies = np.diag(part).max() > SMALLEST_VARIANCE
-        return _Fitted(self.estimates[terms], part if varies else None, None if varies else exact)
+        varies = np.diag(covariance).max() > SMALLEST_VARIANCE
+        return _Fitted(self.estimates[terms], covariance if varies else None, None if varies else exact)
 
     def columns(self, df: int, confidence_level: float) -> list[tuple[float, ...] | None]:
         """Return estimates, lows, highs and standard errors; None for what is missing."""
@@ -549,7 +549,7 @@ def _beats(net: ArrayLike) -> NDArray[np.bool_]:
         raise ValueError(f"net: got shape {array.shape}, wanted a row and a column for each entry")
     wrong = ~np.isfinite(array) | (array != -array.T)
     if wrong.any():
-        i, j = (int(place) for place in np.argwhere(wrong)[0])
+        i, j = (int(index) for index in np.argwhere(wrong)[0])
         got = f"{float(array[i, j])!r} against {float(array[j, i])!r}"
         raise ValueError(f"net[{i}, {j}]: got {got}, wanted a finite number and its opposite")
     return np.asarray(array > 0)

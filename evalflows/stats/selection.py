@@ -154,7 +154,7 @@ def _of_shares(
     size = effective_size(right, clustering) if 0 < share < 1 else float(clustering.count)
     lowest = score_interval(share, size, normal_quantile(1 - (1 - level) / variants))[0]
     highest = score_interval(share, size, normal_quantile(level))[1]
-    low, high = (float(ends[0] + (ends[1] - ends[0]) * one) for one in (lowest, highest))
+    low, high = (float(ends[0] + (ends[1] - ends[0]) * bound) for bound in (lowest, highest))
     if figure.corrected is None or figure.low is None or figure.high is None:
         if share < 1:
             return figure
@@ -191,16 +191,16 @@ def _contenders(
     """
     kept, variances, errors = [], np.diag(covariance), np.ascontiguousarray(errors.T)  # of each variant together
     sure = min(1.0, level + 2 * np.sqrt(level * (1 - level) / DRAWS))  # the draws' quantile may be too low by chance
-    for one, mean in enumerate(means):
-        spread = np.sqrt(np.maximum(0.0, variances + variances[one] - 2 * covariance[one]))
+    for variant, mean in enumerate(means):
+        spread = np.sqrt(np.maximum(0.0, variances + variances[variant] - 2 * covariance[variant]))
         varies = spread > 1e-9 * scale
         ahead = means - mean
         beaten = bool((ahead[~varies] > 1e-9 * scale).any())
         if varies.any() and not beaten:
-            largest = ((errors[varies] - errors[one]) / spread[varies, None]).max(axis=0)
+            largest = ((errors[varies] - errors[variant]) / spread[varies, None]).max(axis=0)
             beaten = bool(((ahead[varies] - step) / spread[varies]).max() > np.quantile(largest, sure))
         if not beaten:
-            kept.append(one)
+            kept.append(variant)
     return tuple(kept)
 
 

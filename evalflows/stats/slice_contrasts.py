@@ -72,15 +72,15 @@ def slice_contrasts(
         seed: Of the signs.
     """
     codes, n_clusters = _codes(clusters, members.shape[0])
-    weighed = [_weighed(one, members, codes, n_clusters, min_examples) for one in differences]
+    weighed = [_weighed(row, members, codes, n_clusters, min_examples) for row in differences]
     n_first = members.shape[1] if n_first is None else n_first
     largest = np.zeros((2, 2, DRAWS), dtype=np.float32)  # of the first slices and the others, of both signs
-    for part in weighed:
-        random, is_first = np.random.default_rng(seed), part.slices < n_first  # the same signs for each metric
+    for table in weighed:
+        random, is_first = np.random.default_rng(seed), table.slices < n_first  # the same signs for each metric
         for start in range(0, DRAWS, BLOCK):
             block = slice(start, min(start + BLOCK, DRAWS))
             signs = random.integers(0, 2, (block.stop - start, n_clusters), dtype=np.int8)
-            drawn = (2 * signs - 1).astype(np.float32) @ part.scaled
+            drawn = (2 * signs - 1).astype(np.float32) @ table.scaled
             for family, of_family in enumerate((is_first, ~is_first)):
                 if of_family.any():
                     ends = np.array([drawn[:, of_family].max(axis=1), -drawn[:, of_family].min(axis=1)])
@@ -124,7 +124,7 @@ def _codes(clusters: Sequence[Hashable] | None, n: int) -> tuple[NDArray[np.intp
     if clusters is None:
         return np.arange(n, dtype=np.intp), n
     numbers: dict[Hashable, int] = {}
-    keys = [(place,) if cluster is None else cluster for place, cluster in enumerate(clusters)]
+    keys = [(index,) if cluster is None else cluster for index, cluster in enumerate(clusters)]
     codes = np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.intp)
     return codes, len(numbers)
 
@@ -177,18 +177,18 @@ def _contrasts(
 ) -> Iterator[SliceContrast]:
     of_loss, of_gain = OF_LOSSES, 1 - OF_LOSSES
     bounds = [(of.critical(alpha, of_loss), of.critical(alpha, of_gain)) for of in families]
-    for metric, part in enumerate(weighed):
-        for place, column in enumerate(part.slices):
-            estimate, deviation = float(part.within[place] - part.outside[place]), float(part.deviation[place])
+    for metric, table in enumerate(weighed):
+        for index, column in enumerate(table.slices):
+            estimate, deviation = float(table.within[index] - table.outside[index]), float(table.deviation[index])
             number = int(column >= n_first)
             of_losses, of_gains = bounds[number]
             value = abs(estimate) / deviation if deviation else 0.0
             yield SliceContrast(
                 metric=metric,
                 slice=int(column),
-                n=int(part.n[place]),
-                within=float(part.within[place]),
-                outside=float(part.outside[place]),
+                n=int(table.n[index]),
+                within=float(table.within[index]),
+                outside=float(table.outside[index]),
                 low=estimate - of_gains * deviation if deviation else estimate,
                 high=estimate + of_losses * deviation if deviation else estimate,
                 p_adjusted=families[number].p_adjusted(value, of_loss if estimate < 0 else of_gain),

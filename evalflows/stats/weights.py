@@ -129,8 +129,8 @@ def _criteria(name: str, values: ArrayLike, dimensions: tuple[int, ...], higher:
     if array.ndim not in dimensions or 0 in array.shape[-2:] or array.shape[-1] != len(higher):
         raise ValueError(f"{name}: got shape {array.shape} and {len(higher)} directions, wanted one per column")
     if not np.isfinite(array).all():
-        place = tuple(int(index) for index in np.argwhere(~np.isfinite(array))[0])
-        raise ValueError(f"{name}{list(place)}: got {float(array[place])!r}, wanted a finite number")
+        cell = tuple(int(index) for index in np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(f"{name}{list(cell)}: got {float(array[cell])!r}, wanted a finite number")
     return np.asarray(array * np.where(np.asarray(higher, dtype=bool), 1.0, -1.0))
 
 
@@ -275,8 +275,8 @@ def _checked_parts(parts: ArrayLike) -> FloatArray:
     missing = np.isnan(table)
     wrong = (~((table >= 0) & (table <= 1)) & ~missing).any(axis=1) | missing.all(axis=1)
     if wrong.any():
-        place = int(wrong.argmax())
-        raise ValueError(f"parts[{place}]: got {table[place].tolist()}, wanted 0 to 1, or nan for some parts")
+        row = int(wrong.argmax())
+        raise ValueError(f"parts[{row}]: got {table[row].tolist()}, wanted 0 to 1, or nan for some parts")
     return table
 
 

@@ -32,8 +32,8 @@ def secret_in(url: str) -> str | None:
 
 def check_address(url: str, field: str) -> None:
     """Raise ValueError for what is no address of HTTP, or has a secret in it."""
-    if part := secret_in(url):
-        raise ValueError(f"{field}: got {part} in it, wanted a header from the environment")
+    if secret := secret_in(url):
+        raise ValueError(f"{field}: got {secret} in it, wanted a header from the environment")
     try:
         parts = urlsplit(url)
         is_valid = bool(re.match("https?://", url)) and bool(parts.hostname) and parts.port != 0

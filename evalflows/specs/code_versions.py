@@ -320,7 +320,7 @@ def _is_file_as_imported(source: ModuleSource) -> bool:
         state = source.path.stat()
     except (AttributeError, KeyError, OSError):
         return False
-    modified, size = (int.from_bytes(header[place : place + 4], "little") for place in (0, 4))
+    modified, size = (int.from_bytes(header[start : start + 4], "little") for start in (0, 4))
     return (modified, size) == (int(state.st_mtime) & 0xFFFFFFFF, state.st_size & 0xFFFFFFFF)
 
 
@@ -367,7 +367,7 @@ def imports_used(function: Callable[..., Any]) -> frozenset[str] | None:
 
 def listed(parts: list[str], most: int = 5) -> str:
     """Return parts of code for a message; those of a program or a notebook without `__main__`."""
-    names = [part.removeprefix("__main__.") for part in parts]
+    names = [name.removeprefix("__main__.") for name in parts]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
@@ -508,7 +508,7 @@ class _Walk:
 def _names_of(code: Any) -> list[str]:
     """Return the global names that code uses, also in functions inside it."""
     inner = [constant for constant in code.co_consts if hasattr(constant, "co_names")]
-    return sorted({*code.co_names, *(name for one in inner for name in _names_of(one))})
+    return sorted({*code.co_names, *(name for nested in inner for name in _names_of(nested))})
 
 
 def _package_of(value: object) -> Iterator[str]:
@@ -538,7 +538,7 @@ def fault_text(error: BaseException) -> str:
 
     Such as `ValueError: no digits in 'abc' (app.py:14 in parse, from app.py:9 in answer)`.
     """
-    return "; ".join(f"{link}{_with_places(one)}" for link, one in _chain(error))
+    return "; ".join(f"{link}{_with_places(raised)}" for link, raised in _chain(error))
 
 
 def trace_of(error: BaseException) -> str | None:
@@ -546,10 +546,10 @@ def trace_of(error: BaseException) -> str | None:
 
     None if neither passed a frame of the user's.
     """
-    chain = [(link, one, _user_frames(one)) for link, one in _chain(error)]
+    chain = [(link, raised, _user_frames(raised)) for link, raised in _chain(error)]
     if not any(frames for _, _, frames in chain):
         return None
-    lines = [line for link, one, frames in chain for line in (f"{link}{_with_members(one)}", *_traced(frames))]
+    lines = [line for link, raised, frames in chain for line in (f"{link}{_with_members(raised)}", *_traced(frames))]
     return "\n".join(lines[1:])  # the text of the error itself stands beside it
 
 

@@ -168,10 +168,10 @@ def at_path(row: Mapping[str, Any], path: str) -> Any:
     if path in row:
         return row[path]
     value: Any = row
-    for part in path.split("."):
-        if not isinstance(value, Mapping) or part not in value:
+    for name in path.split("."):
+        if not isinstance(value, Mapping) or name not in value:
             raise InputError(f"no column {path!r}, got {', '.join(map(str, row)) or 'an empty row'}")
-        value = value[part]
+        value = value[name]
     return value
 
 

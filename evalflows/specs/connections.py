@@ -86,8 +86,8 @@ class EndpointConnection(_Connection):
 
     @model_validator(mode="after")
     def _no_secret_in_the_address(self) -> "EndpointConnection":
-        if part := secret_in(self.base_url):
-            raise ValueError(f"base_url: got {part} in it, wanted the key in api_key_env or api_key_block")
+        if secret := secret_in(self.base_url):
+            raise ValueError(f"base_url: got {secret} in it, wanted the key in api_key_env or api_key_block")
         check_address(self.base_url, "base_url")
         check_headers(self.headers)
         return self

@@ -135,7 +135,7 @@ class StorageError(Exception):
 def kinds_in_words(counts: Mapping[str, int]) -> str:
     """Return how often errors of each kind occurred, the most frequent first: `2 rate limited, 1 timeout`."""
     return ", ".join(
-        f"{count} {kind.replace('_', ' ')}" for kind, count in sorted(counts.items(), key=lambda one: -one[1])
+        f"{count} {kind.replace('_', ' ')}" for kind, count in sorted(counts.items(), key=lambda item: -item[1])
     )
 
 
@@ -172,7 +172,7 @@ def first_problem(error: "ValidationError", where: str, kinds: Sequence[str] = (
     problems = error.errors(include_url=False)
     # An unknown field is often a typo, and the cause of the other problems.
     first = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
-    path = ".".join(str(part) for part in first["loc"])
+    path = ".".join(str(key) for key in first["loc"])
     message, got = first["msg"].removeprefix("Value error, "), f", got {short(first['input'])}"
     if first["type"] == "extra_forbidden":
         message, got = "no such field", ""

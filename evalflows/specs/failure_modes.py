@@ -127,12 +127,12 @@ def edit(path: Path, change: Change, seen: str | None = None) -> tuple[str, str]
         if seen is not None and before != seen:
             raise InputError(f"{path}: changed in the meantime, wanted it as it was shown; look at it again")
         after = edited(before, change, str(path))
-        part = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            part.write_text(after, encoding="utf-8")
-            part.replace(path)
+            temporary.write_text(after, encoding="utf-8")
+            temporary.replace(path)
         finally:
-            part.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from error
     return before, after
@@ -181,10 +181,10 @@ def merged(name: str, into: str) -> Change:
     """Return the change that removes a mode, and gives its examples to another."""
 
     def change(content: Any) -> None:
-        place, other = _place(content, name), content["modes"][_place(content, into)]
+        index, other = _place(content, name), content["modes"][_place(content, into)]
         if name == into:
             raise InputError(f"merge: got {name!r} into itself, wanted another mode")
-        _add_examples(other, content["modes"].pop(place).get("examples") or [])
+        _add_examples(other, content["modes"].pop(index).get("examples") or [])
 
     return change
 
@@ -193,8 +193,8 @@ def split(name: str, to: str, definition: str, examples: Sequence[int]) -> Chang
     """Return the change that makes a new mode, after a mode, of some of its examples, given by their places from 0."""
 
     def change(content: Any) -> None:
-        place = _place(content, name)
-        mode = content["modes"][place]
+        index = _place(content, name)
+        mode = content["modes"][index]
         own = mode.get("examples") or []
         if not {*examples} <= {*range(len(own))}:
             raise InputError(
@@ -205,7 +205,7 @@ def split(name: str, to: str, definition: str, examples: Sequence[int]) -> Chang
             del own[number]  # in place, which keeps the comments of the others
         if not own:
             mode.pop("examples", None)
-        content["modes"].insert(place + 1, made := {"name": to, "definition": definition})
+        content["modes"].insert(index + 1, made := {"name": to, "definition": definition})
         _add_examples(made, moved)
 
     return change

@@ -174,23 +174,23 @@ def make_spec(kind: type[Spec], content: dict[str, Any], changes: Sequence[str],
 def _is_text_field(change: str, error: PydanticError) -> bool:
     """Return whether a change gave a number, a date or yes or no to a field that is a text: `version=0123456`."""
     keys = change.partition("=")[0].strip().split(".")
-    wrong = [[str(part) for part in error["loc"]] for error in error.errors() if error["type"] == "string_type"]
-    return any(loc[-1] == keys[-1] and [part for part in loc if part in keys] == keys for loc in wrong)
+    wrong = [[str(key) for key in error["loc"]] for error in error.errors() if error["type"] == "string_type"]
+    return any(loc[-1] == keys[-1] and [key for key in loc if key in keys] == keys for loc in wrong)
 
 
 def _kinds(kind: type[Spec], content: dict[str, Any], error: PydanticError) -> Sequence[str]:
     """Return the kinds that are possible where `kind` is missing; Pydantic names them only for a wrong one."""
-    for one in error.errors():
-        if one["type"] == "union_tag_not_found" and isinstance(one["input"], dict):
+    for fault in error.errors():
+        if fault["type"] == "union_tag_not_found" and isinstance(fault["input"], dict):
             tried = deepcopy(content)
             node: Any = tried
-            for part in one["loc"]:
-                node = node[part]
+            for key in fault["loc"]:
+                node = node[key]
             node["kind"] = "?"
             try:
                 kind.model_validate(tried)
             except PydanticError as other:
-                found = [each["ctx"]["expected_tags"] for each in other.errors() if each["loc"] == one["loc"]]
+                found = [each["ctx"]["expected_tags"] for each in other.errors() if each["loc"] == fault["loc"]]
                 return [tag.strip("' ") for tags in found[:1] for tag in tags.split(",")]
     return ()
 

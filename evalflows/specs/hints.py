@@ -57,7 +57,7 @@ def quoted(argument: str) -> str:
 
 def resume(identity: str, changes: Sequence[str] = (), because: str | None = None) -> Hint:
     """Continue an experiment or a comparison; `changes` are those of `--set`."""
-    return Hint(("resume", identity, *(part for change in changes for part in ("--set", change))), because)
+    return Hint(("resume", identity, *(word for change in changes for word in ("--set", change))), because)
 
 
 def list_runs() -> Hint:
@@ -82,7 +82,7 @@ def show_all(identity: str) -> Hint:
 
 def show_worst(reference: str, metrics: Sequence[str], against: str | None = None) -> Hint:
     """List all examples that got worse by some metrics."""
-    named = [part for metric in dict.fromkeys(metrics) for part in ("--worst", metric)]
+    named = [word for metric in dict.fromkeys(metrics) for word in ("--worst", metric)]
     return Hint(("show", reference, *named, *(("--against", against) if against else ())))
 
 
@@ -228,4 +228,4 @@ def windows(evaluation: str) -> Hint:
 def dataset_from_traces(where: str | None, since: str | None) -> Hint:
     """Make a dataset of some traces."""
     given = [(option, value) for option, value in (("--where", where), ("--since", since)) if value]
-    return Hint(("dataset", "from-traces", "--name", "NAME", *(part for pair in given for part in pair)))
+    return Hint(("dataset", "from-traces", "--name", "NAME", *(word for pair in given for word in pair)))

@@ -107,7 +107,7 @@ def check_code(reference: str, code: object) -> None:
     """
     if _limits is None:
         return
-    if any(part.startswith("__") for part in reference.partition(":")[2].split(".")):
+    if any(name.startswith("__") for name in reference.partition(":")[2].split(".")):
         raise InputError(f"{reference!r}: got a name that begins with '__', {_wanted(None, _limits)}")
     if not callable(code):
         return
@@ -284,7 +284,7 @@ def _covers(address: str, url: str) -> bool:
     rest = url.removeprefix(address)
     if not _has_host(address) or not url.startswith(address) or rest[:1] not in ("", "/"):
         return False
-    return not any(part in (".", "..") for part in re.split(r"[/\\?#]", unquote(rest)))
+    return not any(segment in (".", "..") for segment in re.split(r"[/\\?#]", unquote(rest)))
 
 
 def _has_host(address: str) -> bool:

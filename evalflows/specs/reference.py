@@ -39,10 +39,10 @@ def load(reference: str, fits: Callable[[object], bool] = callable) -> Any:
         loaded: Any = importlib.import_module(module_name)
     except Exception as error:  # a user's module may raise anything on import
         raise InputError(f"{reference!r}: cannot import {module_name!r}: {fault_text(error)}") from error
-    for part in name.split("."):
-        if not hasattr(loaded, part):
+    for attribute in name.split("."):
+        if not hasattr(loaded, attribute):
             raise InputError(f"{reference!r}: {module_name!r} has no {name!r}")
-        loaded = getattr(loaded, part)
+        loaded = getattr(loaded, attribute)
         check_step(reference, loaded)
     check_code(reference, loaded)
     if not fits(loaded):
@@ -110,7 +110,7 @@ def _values(function: object, *, with_source: bool) -> list[object]:
         return [*inside, _plain(function.args), _plain(function.keywords)]
     if inspect.ismethod(function):
         return [
-            part for one in (function.__func__, function.__self__) for part in _values(one, with_source=with_source)
+            value for held in (function.__func__, function.__self__) for value in _values(held, with_source=with_source)
         ]
     inner = inspect.unwrap(function) if callable(function) else function
     if not inspect.isroutine(inner) and not inspect.isclass(inner):
@@ -159,8 +159,8 @@ def _is_importable(function: Callable[..., Any], module: str, name: str) -> bool
     value: Any = sys.modules.get(module)
     if getattr(getattr(value, "__spec__", None), "_initializing", False):
         return False
-    for part in name.split("."):
-        value = getattr(value, part, None)
+    for attribute in name.split("."):
+        value = getattr(value, attribute, None)
     return value is function
 
 

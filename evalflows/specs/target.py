@@ -88,16 +88,16 @@ class ChatTarget(_Target):
         """The texts whose {field} are filled, by where they stand. Raise TypeError for a file that was not read."""
         parts: dict[str, Any] = {"system": self.system, "user": self.user}
         if isinstance(self.messages, list):
-            parts |= {f"messages.{place}": one.get("content") for place, one in enumerate(self.messages)}
-        if files := [name for name, part in {**parts, "messages": self.messages}.items() if _is_file(part)]:
+            parts |= {f"messages.{index}": message.get("content") for index, message in enumerate(self.messages)}
+        if files := [name for name, value in {**parts, "messages": self.messages}.items() if _is_file(value)]:
             raise TypeError(f"target {self.name!r}: {files[0]}: the file was not read")
-        return {name: part for name, part in parts.items() if isinstance(part, str)}
+        return {name: text for name, text in parts.items() if isinstance(text, str)}
 
     @model_validator(mode="after")
     def _messages_have_roles(self) -> "ChatTarget":
-        for place, message in enumerate(self.messages if isinstance(self.messages, list) else ()):
+        for index, message in enumerate(self.messages if isinstance(self.messages, list) else ()):
             if not isinstance(message.get("role"), str):
-                raise ValueError(f"messages.{place}: got no role, wanted {{role, content}}")
+                raise ValueError(f"messages.{index}: got no role, wanted {{role, content}}")
         return self
 
     @model_validator(mode="after")
@@ -107,8 +107,8 @@ class ChatTarget(_Target):
         return self
 
 
-def _is_file(part: object) -> bool:
-    return isinstance(part, PromptFile)
+def _is_file(value: object) -> bool:
+    return isinstance(value, PromptFile)
 
 
 class PythonTarget(_Target):

@@ -25,8 +25,8 @@ def without_frames(traceback: TracebackType | None, packages: Collection[str]) -
             frames.append(traceback)
         traceback = traceback.tb_next
     kept = None
-    for one in reversed(frames):
-        kept = TracebackType(kept, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    for frame in reversed(frames):
+        kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
     return kept
 
 

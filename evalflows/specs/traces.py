@@ -79,7 +79,7 @@ class TraceEvaluationSpec(RunSettings, _TraceEvaluation):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "TraceEvaluationSpec":
-        check_unique("evaluators", [*(e.metric for e in self.evaluators), *(part.name for part in self.composites)])
+        check_unique("evaluators", [*(e.metric for e in self.evaluators), *(c.name for c in self.composites)])
         for evaluator in self.evaluators:
             if evaluator.controls is not None:
                 raise ValueError(f"evaluators: {evaluator.metric!r}: got controls, wanted them only in experiments")

@@ -124,11 +124,11 @@ class WatchSpec(BaseModel):
             raise ValueError(f"failure_share of {self.metric!r}: got maximum {self.maximum}, wanted 0 to below 1")
         if not all(map(math.isfinite, (*bounds, self.margin or 0.0))):
             raise ValueError(f"{self.kind} of {self.metric!r}: wanted finite numbers")
-        for part in self.slices:
-            dimension, is_one, value = part.partition("=")
-            if part != ALL and (dimension not in DIMENSIONS or bool(is_one) != bool(value)):
+        for entry in self.slices:
+            dimension, is_one, value = entry.partition("=")
+            if entry != ALL and (dimension not in DIMENSIONS or bool(is_one) != bool(value)):
                 wanted = ", ".join((ALL, *DIMENSIONS))
-                raise ValueError(f"slices: got {part!r}, wanted one of {wanted}, or such as version=1.4")
+                raise ValueError(f"slices: got {entry!r}, wanted one of {wanted}, or such as version=1.4")
         return self
 
     @property

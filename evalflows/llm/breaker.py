@@ -130,10 +130,10 @@ def reserve(breakers: Sequence[Breaker], owner: object) -> bool:
     """
     with _reserving:
         admitting = [breaker for breaker in breakers if breaker.admits_trial]
-        if any(one._on_trial or one._reserved_by not in (None, owner) for one in admitting):
+        if any(breaker._on_trial or breaker._reserved_by not in (None, owner) for breaker in admitting):
             return False
-        for one in admitting:
-            one._reserved_by = owner
+        for breaker in admitting:
+            breaker._reserved_by = owner
         return True
 
 

@@ -382,7 +382,7 @@ def _read(response: "Response") -> dict[str, Any]:
     """Return the row fields, with the vector as 32-bit floats in base64: a quarter of its size as text."""
     data = response.body.get("data")
     vector = data[0].get("embedding") if isinstance(data, list) and data and isinstance(data[0], dict) else None
-    if not isinstance(vector, list) or not vector or not all(_is_number(part) for part in vector):
+    if not isinstance(vector, list) or not vector or not all(_is_number(number) for number in vector):
         raise CallError("bad_answer", "the answer has no vector of numbers")
     packed = base64.b64encode(array("f", vector).tobytes()).decode()
     model = response.body.get("model")

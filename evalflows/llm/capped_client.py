@@ -52,12 +52,12 @@ async def _body(response: httpx2.Response, max_bytes: int) -> bytes:
     if encoding not in ("identity", *ENCODINGS.split(", ")):
         raise _unreadable(f"the response is encoded as {encoding[:40]!r}, wanted {ENCODINGS} or none")
     parts, size = list[bytes](), 0
-    async for part in response.aiter_bytes():
-        size += len(part)
+    async for chunk in response.aiter_bytes():
+        size += len(chunk)
         if size > max_bytes:
             parts.clear()  # whoever keeps the error keeps this frame
             raise _unreadable(f"the response is larger than {max_bytes / MEGABYTE:g} MB (max_response_mb)")
-        parts.append(part)
+        parts.append(chunk)
     return b"".join(parts)
 
 

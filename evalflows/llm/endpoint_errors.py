@@ -212,7 +212,7 @@ def _message(body: Any, depth: int = 0) -> str:
     if depth == MAX_DEPTH:
         return ""
     if isinstance(body, list):
-        return "; ".join(part for item in body[:3] if (part := _message(item, depth + 1)))
+        return "; ".join(text for item in body[:3] if (text := _message(item, depth + 1)))
     if not isinstance(body, Mapping):
         return ""
     if isinstance(body.get("msg"), str) and isinstance(body.get("loc"), list):  # of FastAPI

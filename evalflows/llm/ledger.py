@@ -228,7 +228,7 @@ class Calls:
     def cost(self, payers: Collection[str]) -> float | None:
         """Return the cost in USD of the calls of these payers; None if that of a call is unknown."""
         with self._lock:
-            return None if any(self._unpriced[one] for one in payers) else sum(self._costs[one] for one in payers)
+            return None if any(self._unpriced[name] for name in payers) else sum(self._costs[name] for name in payers)
 
     @contextmanager
     def waiting(self, seconds: float) -> Iterator[None]:

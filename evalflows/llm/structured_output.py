@@ -356,29 +356,29 @@ def _rewritten(text: str, start: int) -> tuple[str, int]:
     and a comma after the last value. Nothing is added that is not there. Raise ValueError for anything else.
     """
     parts: list[str] = []
-    depth, place = 0, start
+    depth, position = 0, start
     while depth or not parts:
-        token = _TOKEN.match(text, place)
+        token = _TOKEN.match(text, position)
         if token is None or len(parts) == _MOST_PARTS:
-            raise ValueError(f"wanted JSON: got {short(text[place : place + 40])} in it")
-        place, part = token.end(), token[0]
+            raise ValueError(f"wanted JSON: got {short(text[position : position + 40])} in it")
+        position, token_text = token.end(), token[0]
         match token.lastgroup:
             case "text":
-                parts.append(_in_double_quotes(part[1:-1]))
+                parts.append(_in_double_quotes(token_text[1:-1]))
             case "name":
-                parts.append(json.dumps(part))
+                parts.append(json.dumps(token_text))
             case "word":
-                parts.append(_WORDS[part.casefold()])
+                parts.append(_WORDS[token_text.casefold()])
             case "number" | "mark":
-                if part in "}]" and parts[-1] == ",":
+                if token_text in "}]" and parts[-1] == ",":
                     parts.pop()
-                parts.append(part)
-                depth += (part in "{[") - (part in "}]")
-    return " ".join(parts), place
+                parts.append(token_text)
+                depth += (token_text in "{[") - (token_text in "}]")
+    return " ".join(parts), position
 
 
 def _in_double_quotes(inside: str) -> str:
-    return '"' + re.sub(r"\\.|\"", lambda part: {"\\'": "'", '"': '\\"'}.get(part[0], part[0]), inside) + '"'
+    return '"' + re.sub(r"\\.|\"", lambda escape: {"\\'": "'", '"': '\\"'}.get(escape[0], escape[0]), inside) + '"'
 
 
 def _only(values: Sequence[Any]) -> Any:

@@ -166,7 +166,7 @@ class _Wrapped:
 
 
 def _price(model: str, given: object) -> Price:
-    if isinstance(given, Sequence) and len(given) == 2 and all(type(one) in (int, float) and one >= 0 for one in given):
+    if isinstance(given, Sequence) and len(given) == 2 and all(type(usd) in (int, float) and usd >= 0 for usd in given):
         return Price(float(given[0]), float(given[1]))
     wanted = "USD per million input and output tokens, such as (0.15, 0.6)"
     raise InputError(f"wrap: prices: {model}: got {short(given)}, wanted {wanted}")

@@ -331,10 +331,10 @@ class Fields:
 
     def value(self, field: str) -> Any:
         """Return the first value that a field has under any name; None if there is none."""
-        for place, group in groupby(FIELDS[field].get(self.row.source, ()), key=type):
+        for kind, group in groupby(FIELDS[field].get(self.row.source, ()), key=type):
             aliases = list(group)
             columns = (self.short, self.contents) if field in LONG else (self.short,)
-            for column in columns if place is str else (self.short,):
+            for column in columns if kind is str else (self.short,):
                 for alias in aliases:
                     found = column.get(alias) if isinstance(alias, str) else self._elsewhere(alias)
                     if found is not None and not (found == NOT_CAPTURED and field in LONG):
@@ -508,10 +508,10 @@ def _nested(attributes: Mapping[str, Any]) -> Any:
 
 
 def _place(tree: dict[str, Any], path: list[str]) -> dict[str, Any]:
-    for part in path:
-        below = tree.setdefault(part, {})
+    for key in path:
+        below = tree.setdefault(key, {})
         if not isinstance(below, dict):  # both a value and attributes below it: the latter say more
-            below = tree[part] = {}
+            below = tree[key] = {}
         tree = below
     return tree
 
@@ -576,8 +576,8 @@ def conversation_of(
     """
     request: list[Message] = []
     answer: list[Message] = []
-    for found in _found(attributes, events):
-        request, answer = request or found.request, answer or found.answer
+    for conversation in _found(attributes, events):
+        request, answer = request or conversation.request, answer or conversation.answer
     return Conversation(request or _of_value(values[0], "user"), answer or _of_value(values[1], "assistant"))
 
 

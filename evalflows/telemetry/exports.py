@@ -115,13 +115,13 @@ def add_trace(parsed: Telemetry, trace: Mapping[str, Any]) -> None:
     parsed.observations.append(_root(trace))
     for name, add in (("observations", add_observation), ("scores", add_score)):
         parts = parsed_json(trace.get(name))
-        for part in parts if isinstance(parts, list) else ():
-            if isinstance(part, dict):
-                whole = {"traceId": trace["id"]} | part
+        for row in parts if isinstance(parts, list) else ():
+            if isinstance(row, dict):
+                whole = {"traceId": trace["id"]} | row
                 try:
                     add(parsed, whole)
                 except InputError as error:
-                    parsed.rejected.append(f"{name.removesuffix('s')} {part.get('id')}: {error}")
+                    parsed.rejected.append(f"{name.removesuffix('s')} {row.get('id')}: {error}")
 
 
 def add_observation(parsed: Telemetry, observation: Mapping[str, Any]) -> None:
@@ -309,7 +309,7 @@ def _langsmith_observation(run: Mapping[str, Any]) -> ObservationRow:
 def _order(run: Mapping[str, Any]) -> list[str]:
     """Return the ids of a run and of those above it, the root's first, of its `dotted_order`."""
     parts = str(run.get("dotted_order") or "").split(".")
-    return [found[0] for part in parts if (found := _UUID.search(part))]
+    return [found[0] for text in parts if (found := _UUID.search(text))]
 
 
 def _trace(run: Mapping[str, Any]) -> Any:

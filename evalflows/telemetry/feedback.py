@@ -264,7 +264,7 @@ def _feedback(fields: Mapping[str, Any], subject: Subject, at: datetime, scope: 
         value=fields.get("score"),
         label=fields.get("label"),
         comment=fields.get("explanation"),
-        error=": ".join(str(part) for part in (failure, fields.get("explanation")) if part) if failure else None,
+        error=": ".join(str(text) for text in (failure, fields.get("explanation")) if text) if failure else None,
         evaluator=scope or "otlp",
         version=str(fields.get("version") or "otlp"),
         by_person=is_person,

@@ -37,13 +37,13 @@ class SecretPattern:
     def spans(self, text: str) -> Iterator[Span]:
         """Yield where the secrets of this kind are in a text, from left to right."""
         name = "secret" if "secret" in self.pattern.groupindex else 0
-        place = 0
-        while found := self.pattern.search(text, place):
+        start = 0
+        while found := self.pattern.search(text, start):
             begins = found.start(name)
             inner = self.within(found[name])
             if inner is not None:
                 yield begins + inner[0], begins + inner[1]
-            place = found.end(name) if inner is None else begins + inner[1]
+            start = found.end(name) if inner is None else begins + inner[1]
 
 
 def _without_separators(text: str) -> str:
@@ -52,14 +52,14 @@ def _without_separators(text: str) -> str:
 
 def _parts(text: str) -> Iterator[Span]:
     """Yield the parts of a text that begin and end at its separators, the longest first."""
-    words = [found.span() for found in re.finditer(r"\w+", text)]
+    words = [word.span() for word in re.finditer(r"\w+", text)]
     edges = [(first[0], last[1]) for first, last in combinations(words, 2)] + words
     yield from sorted(edges, key=lambda edge: edge[0] - edge[1])
 
 
 def _part_that(is_secret: Callable[[str], bool]) -> Callable[[str], Span | None]:
     """Return what finds the longest part of a text that is a secret."""
-    return lambda text: next((part for part in _parts(text) if is_secret(text[slice(*part)])), None)
+    return lambda text: next((span for span in _parts(text) if is_secret(text[slice(*span)])), None)
 
 
 def is_card_number(text: str) -> bool:
@@ -203,11 +203,11 @@ class Masking:
         return self.value(value)
 
     def _masked(self, text: str, pattern: SecretPattern) -> str:
-        parts, place = [], 0
+        parts, start = [], 0
         for begins, ends in pattern.spans(text):
-            parts += [text[place:begins], self._placeholder(pattern.kind, pattern.same(text[begins:ends]))]
-            place = ends
-        return "".join([*parts, text[place:]]) if parts else text
+            parts += [text[start:begins], self._placeholder(pattern.kind, pattern.same(text[begins:ends]))]
+            start = ends
+        return "".join([*parts, text[start:]]) if parts else text
 
     def _placeholder(self, kind: str, secret: str) -> str:
         self.counts[kind] += 1

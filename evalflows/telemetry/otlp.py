@@ -122,7 +122,7 @@ def respelled(value: Any, name: str = "") -> Any:
     They name fields in snake_case and values of enums by text; ids are base64 text or begin with `0x`.
     """
     if isinstance(value, dict):
-        names = {key: re.sub(r"_([a-z])", lambda found: found[1].upper(), key) for key in value}
+        names = {key: re.sub(r"_([a-z])", lambda letter: letter[1].upper(), key) for key in value}
         return {names[key]: respelled(item, names[key]) for key, item in value.items()}
     if isinstance(value, list):
         return [respelled(item) for item in value]
@@ -197,9 +197,9 @@ def _items(request: Any, groups: str, scopes: str, items: str) -> Iterator[tuple
     for group in getattr(request, groups, ()):
         attributes = attributes_of(group.resource.attributes) if group.resource else {}
         resource = to_json(attributes, mend=True) if attributes else None
-        for part in getattr(group, scopes):
-            scope = part.scope.name or None if part.scope else None
-            for item in getattr(part, items):
+        for scoped in getattr(group, scopes):
+            scope = scoped.scope.name or None if scoped.scope else None
+            for item in getattr(scoped, items):
                 yield item, resource, scope
 
 
@@ -344,7 +344,7 @@ def _of_kind(fields: dict[str, Any], kind: str) -> Telemetry:
     try:
         return rows_of(request_of(fields))
     except (ValueError, TypeError, AttributeError, RecursionError):
-        return merged([_alone(one, item, kind) for one, item in _split(fields, kind)])
+        return merged([_alone(request, item, kind) for request, item in _split(fields, kind)])
 
 
 def _alone(fields: dict[str, Any], item: Any, kind: str) -> Telemetry:

@@ -50,5 +50,5 @@ def _chosen(value: Any, bracket: str) -> Any:
     name, is_condition, wanted = bracket.partition("=")
     if is_condition:
         return [element for element in value if str(_field(element, name.strip())) == wanted.strip()]
-    place = int(bracket) if re.fullmatch(r"-?\d+", bracket) else None
-    return value[place] if place is not None and -len(value) <= place < len(value) else None
+    index = int(bracket) if re.fullmatch(r"-?\d+", bracket) else None
+    return value[index] if index is not None and -len(value) <= index < len(value) else None

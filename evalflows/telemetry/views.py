@@ -252,10 +252,10 @@ def join_tool_calls(observations: Sequence[ObservationView]) -> None:
 def _joined(call: ToolCall, free: list[ToolCall]) -> ToolCall:
     """Return the asked call that is the same, with what this one adds, and take it out of those that are free."""
     has_its_id = any(call.id == other.id for other in free)  # ids of two conventions differ
-    place = next((index for index, other in enumerate(free) if _is_same(call, other, has_its_id)), None)
-    if place is None:
+    position = next((index for index, other in enumerate(free) if _is_same(call, other, has_its_id)), None)
+    if position is None:
         return call
-    found = free.pop(place)
+    found = free.pop(position)
     if found.arguments is None:
         found.arguments = call.arguments
     if call.result is not None:  # what the tool returned says more than what the model was told

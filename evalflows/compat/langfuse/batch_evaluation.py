@@ -29,7 +29,7 @@ class BatchEvaluationResult(batch_result.BatchEvaluationResult):
     def item_evaluations(self) -> dict[str, list[Evaluation]]:  # type: ignore[override]  # their class
         """The evaluations of each item, by the item's id; composites are among them."""
         evaluations = super().item_evaluations
-        return {_own_id(identity): present(found) for identity, found in evaluations.items()}
+        return {_own_id(identity): present(of_item) for identity, of_item in evaluations.items()}
 
 
 def _own_id(identity: str) -> str:

@@ -84,15 +84,15 @@ def complete(evaluations: Evaluations) -> list[Evaluation]:
     return present(evaluations)
 
 
-def _of_view(one: views.Evaluation) -> Evaluation:
-    value = bool(one.value) if one.data_type == "BOOLEAN" else one.value
+def _of_view(evaluation: views.Evaluation) -> Evaluation:
+    value = bool(evaluation.value) if evaluation.data_type == "BOOLEAN" else evaluation.value
     return Evaluation(
-        name=one.name,
+        name=evaluation.name,
         value=value,
-        comment=one.comment,
-        metadata={name: value for name, value in (one.metadata or {}).items() if name != RETURNED_AS} or None,
-        data_type=one.data_type,
-        config_id=one.config_id,
+        comment=evaluation.comment,
+        metadata={name: value for name, value in (evaluation.metadata or {}).items() if name != RETURNED_AS} or None,
+        data_type=evaluation.data_type,
+        config_id=evaluation.config_id,
     )
 
 
@@ -157,7 +157,7 @@ def _as_items(value: Any) -> Any:
     if isinstance(value, View):
         return Item(value)
     if isinstance(value, list) and value and isinstance(value[0], View):
-        return [Item(one) for one in value]
+        return [Item(view) for view in value]
     return with_attributes(value)
 
 
@@ -251,7 +251,7 @@ def as_evaluators(evaluators: Sequence[Any], composites: Sequence[Any], *, names
         *evaluators,
         *(composite if isinstance(composite, Mapping) else as_composite(composite) for composite in composites),
     ]
-    names = [None if isinstance(one, str | Mapping | EvaluatorSpec) else evaluator_name(one) for one in given]
+    names = [None if isinstance(entry, str | Mapping | EvaluatorSpec) else evaluator_name(entry) for entry in given]
     seen: Counter[str] = Counter()
     found = []
     for evaluator, name in zip(given, names, strict=True):
@@ -298,7 +298,7 @@ def as_mapper(mapper: Any, *, raw: bool) -> Any:
         return mapper  # paths, or a name
 
     def call(*items: Any, **named: Any) -> Any:
-        mapped = mapper(*(Item(item, raw=raw) for item in items), **{k: Item(one, raw=raw) for k, one in named.items()})
+        mapped = mapper(*(Item(item, raw=raw) for item in items), **{k: Item(v, raw=raw) for k, v in named.items()})
         return _later(_exact, mapped) if inspect.isawaitable(mapped) else _exact(mapped)
 
     vars(update_wrapper(call, mapper))["version_parts"] = (raw, version_of(mapper))
@@ -317,12 +317,12 @@ def _exact(mapped: Any) -> Any:
     return EvaluatorInputs(**found)
 
 
-def _result(one: ItemResult, dataset: str | None) -> ExperimentItemResult:
+def _result(result: ItemResult, dataset: str | None) -> ExperimentItemResult:
     return ExperimentItemResult(
-        item=item_of(one.item, dataset),
-        output=with_attributes(one.output),
-        evaluations=present(one.evaluations),
-        trace_id=one.run.id,
+        item=item_of(result.item, dataset),
+        output=with_attributes(result.output),
+        evaluations=present(result.evaluations),
+        trace_id=result.run.id,
     )
 
 

@@ -88,10 +88,10 @@ class ExperimentResult:
         for result in self.item_results:
             for evaluation in result.evaluations:
                 values.setdefault(evaluation.name, []).append(evaluation.value)
-        for name, found in values.items():
-            numbers = [float(value) for value in found if isinstance(value, int | float)]
+        for name, given in values.items():
+            numbers = [float(value) for value in given if isinstance(value, int | float)]
             mean = f"{sum(numbers) / len(numbers):.3f}, " if numbers else ""
-            yield f"  {name}: {mean}{len(found)} of {len(self.item_results)} items"
+            yield f"  {name}: {mean}{len(given)} of {len(self.item_results)} items"
 
 
 @refusing(experiment_id=ONE_RUN, _dataset_version="get_dataset takes the version")
@@ -202,7 +202,7 @@ def _shown(number: int, result: ExperimentItemResult) -> str:
     return "\n".join([*lines, *(f"  {_score(evaluation)}" for evaluation in result.evaluations)])
 
 
-def _score(one: Evaluation) -> str:
-    is_number = isinstance(one.value, int | float) and not isinstance(one.value, bool)
-    value = f"{one.value:.3f}" if is_number else str(one.value)
-    return f"{one.name}: {value}" + (f" ({one.comment})" if one.comment else "")
+def _score(evaluation: Evaluation) -> str:
+    is_number = isinstance(evaluation.value, int | float) and not isinstance(evaluation.value, bool)
+    value = f"{evaluation.value:.3f}" if is_number else str(evaluation.value)
+    return f"{evaluation.name}: {value}" + (f" ({evaluation.comment})" if evaluation.comment else "")

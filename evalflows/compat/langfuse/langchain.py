@@ -94,7 +94,7 @@ class CallbackHandler(BaseCallbackHandler):
     def on_chat_model_start(
         self, serialized: Any, messages: list[Any], *, run_id: UUID, parent_run_id: UUID | None = None, **given: Any
     ) -> None:
-        asked = [[{"role": one.type, "content": one.content} for one in prompt] for prompt in messages]
+        asked = [[{"role": message.type, "content": message.content} for message in prompt] for prompt in messages]
         self._begin_call(serialized, asked[0] if len(asked) == 1 else asked, run_id, parent_run_id, given)
 
     def _begin_call(

@@ -109,7 +109,7 @@ def matches(call: Call, run: Run) -> bool:
     feedback: list[Fields] = [
         {"feedback_key": key, "feedback_score": stats.get("avg")} for key, stats in (run.feedback_stats or {}).items()
     ] or [{}]
-    return any(_holds(call, run, one | other) for one, other in product(metadata, feedback))
+    return any(_holds(call, run, entry | other) for entry, other in product(metadata, feedback))
 
 
 def _holds(call: Call, run: Run, entry: Fields) -> bool:

@@ -121,8 +121,8 @@ def with_feedback(store: Store, runs: Iterable[Run]) -> Iterator[Run]:
     """Yield runs with the statistics of their feedback, and the addresses of their pages."""
     runs = list(runs)
     scores: defaultdict[str, defaultdict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
-    for one in feedback_of(store, [run.id for run in runs], None) if runs else ():
-        scores[one.run_id][one.key].append(one.score)
+    for feedback in feedback_of(store, [run.id for run in runs], None) if runs else ():
+        scores[feedback.run_id][feedback.key].append(feedback.score)
     pages = {session: page_of(store, session) for run in runs if (session := run.session_id) is not None}
     for run in runs:
         yield replace(
@@ -198,9 +198,9 @@ def _examples_with_runs(store: Store, experiment: str) -> Iterator[ExampleWithRu
     for run in with_feedback(store, reversed(runs_of(store, [experiment]))):
         runs[run.reference_example_id].append(run)
     for example in load_snapshot(store, row.snapshot_id):
-        one = example_of(example, dataset_id(row.dataset_name))
+        theirs = example_of(example, dataset_id(row.dataset_name))
         yield ExampleWithRuns(
-            **{each.name: getattr(one, each.name) for each in fields(Example)}, runs=runs[example.example_id]
+            **{each.name: getattr(theirs, each.name) for each in fields(Example)}, runs=runs[example.example_id]
         )
 
 
@@ -246,13 +246,13 @@ class RunMethods:
         store, given = Store(), None if filter is None else parse(filter)
         example = None if reference_example_id is None else str(reference_example_id)
         ids = None if run_ids is None else {run_key(identity) for identity in run_ids}
-        trace, parent = (None if one is None else run_key(one) for one in (trace_id, parent_run_id))
+        trace, parent = (None if identity is None else run_key(identity) for identity in (trace_id, parent_run_id))
         of_trace = {*(ids or ()), *([trace] if trace else ())}
         experiments = experiments_of(store, _flattened(project_id, project_name), of_trace, example)
         runs: Iterable[Run] = with_feedback(store, runs_of(store, experiments))
         asks_for_children = any((run_type, trace, parent, is_root is False, given and names_children(given)))
         if asks_for_children and is_root is not True:
-            runs = (one for run in runs for one in with_descendants(run))
+            runs = (member for run in runs for member in with_descendants(run))
         matching = (
             run
             for run in runs
@@ -378,7 +378,7 @@ class RunMethods:
         names = ("run_count", "error_rate", "latency_p50", "latency_p99", "prompt_tokens", "completion_tokens")
         return {
             "feedback_stats": {**(project.feedback_stats or {}), **(project.session_feedback_stats or {})},
-            "run_stats": {one: getattr(project, one) for one in (*names, "total_tokens", "total_cost")},
+            "run_stats": {field: getattr(project, field) for field in (*names, "total_tokens", "total_cost")},
             "examples_with_runs": islice(_examples_with_runs(Store(), project.id), limit),
         }
 

@@ -237,7 +237,7 @@ def take_acknowledgement(store: Store, query: Query, fields: Fields) -> dict[str
     incident = find_incident(store, query.wanted("id"))
     by, note, is_end = _wanted(fields, "by"), fields.get("note"), "close" in fields
     open_ones = [incident for incident in episode_of(store, incident).incidents if not incident.is_over]
-    rows = [acknowledge(store, one, by=by, note=note, close=is_end) for one in open_ones or [incident]]
+    rows = [acknowledge(store, open_one, by=by, note=note, close=is_end) for open_one in open_ones or [incident]]
     return {"incident_id": incident.incident_id, "event": rows[0].event}
 
 
@@ -453,7 +453,7 @@ class _Absent:
 def _parameters(request: Request) -> list[tuple[str, str]]:
     """Return the parameters of an address. Those that came by a link of another site prove no condition."""
     given = request.query_params.multi_items()
-    return [one for one in given if one[0] != PROOF] if is_followed_link(request) else given
+    return [pair for pair in given if pair[0] != PROOF] if is_followed_link(request) else given
 
 
 def _proved(request: Request, query: Query, proofs: Proofs) -> str:

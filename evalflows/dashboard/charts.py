@@ -106,11 +106,11 @@ def share_bar(parts: Sequence[tuple[str, float, str]], title: str, *, width: int
     whole, x, height = sum(size for _, size, _ in parts), 0.0, 14
     drawn = []
     for name, size, colour in parts:
-        part = width * size / whole if whole else 0.0
-        if part:
+        length = width * size / whole if whole else 0.0
+        if length:
             label = element("title", f"{name}: {size:g}")
-            drawn.append(element("rect", label, class_=f"part {colour}", x=x, y=0, width=part, height=height))
-        x += part
+            drawn.append(element("rect", label, class_=f"part {colour}", x=x, y=0, width=length, height=height))
+        x += length
     return drawing(width, height, title, *drawn, class_="chart shares")
 
 
@@ -180,21 +180,21 @@ def timeline(
     parts += _named_marks(marks, points, x, top, height - BOTTOM)
     for number in dict.fromkeys(point.series for point in points):
         places = [index for index, point in enumerate(points) if point.series == number]
-        some, at = [points[place] for place in places], [x[place] for place in places]
+        some, at = [points[index] for index in places], [x[index] for index in places]
         ends_y = {"y1": top, "y2": height - BOTTOM}
         drawn = [
             element("line", class_="break" if point.is_break else "release", x1=middle, x2=middle, **ends_y)
-            for (before, place), point in zip(pairwise(at), some[1:], strict=True)
+            for (before, after), point in zip(pairwise(at), some[1:], strict=True)
             if point.is_break or point.is_release
-            for middle in [(before + place) / 2]
+            for middle in [(before + after) / 2]
         ]
         drawn += _lines(some, at, y)
-        drawn += [part for point, place in zip(some, at, strict=True) for part in _point(point, place, y)]
+        drawn += [shape for point, centre in zip(some, at, strict=True) for shape in _point(point, centre, y)]
         parts.append(element("g", *drawn, class_=f"series-{number}"))
-    by_time = sorted(range(len(points)), key=lambda place: points[place].at)
-    for place, anchor in ((0, "start"), (-1, "end"))[: min(len(points), 2)]:
-        day = f"{points[by_time[place]].at:%Y-%m-%d}"
-        parts.append(element("text", day, class_="tick", x=x[by_time[place]], y=height - 6, text_anchor=anchor))
+    by_time = sorted(range(len(points)), key=lambda index: points[index].at)
+    for index, anchor in ((0, "start"), (-1, "end"))[: min(len(points), 2)]:
+        day = f"{points[by_time[index]].at:%Y-%m-%d}"
+        parts.append(element("text", day, class_="tick", x=x[by_time[index]], y=height - 6, text_anchor=anchor))
     has_links = any(point.href for point in points)
     return drawing(width, height, title, *parts, class_="chart timeline", has_links=has_links)
 
@@ -205,10 +205,10 @@ def _named_marks(
     """Draw each mark before the first point at or after its time, with its name where there is room for it."""
     parts, free = [], 0.0
     for at, name in marks:
-        place = next((index for index, point in enumerate(points) if point.at >= at), 0)
-        if place == 0:
+        position = next((index for index, point in enumerate(points) if point.at >= at), 0)
+        if position == 0:
             continue  # before the first point, or after the last one
-        middle = (x[place - 1] + x[place]) / 2
+        middle = (x[position - 1] + x[position]) / 2
         parts.append(element("line", element("title", name), class_="release", x1=middle, x2=middle, y1=top, y2=foot))
         label = name if len(name) <= MOST_LETTERS_OF_MARK else f"{name[: MOST_LETTERS_OF_MARK - 1]}…"
         if middle - LETTER * len(label) / 2 >= free:
@@ -373,22 +373,22 @@ def forest(estimates: Sequence[Estimate], title: str) -> Markup:
     width = right + LETTER * max((len(estimate.text) for estimate in estimates), default=0) + GAP
     height = ROW * max(len(estimates), 1) + GAP
     parts = [element("style", Markup(STYLE)), element("rect", class_="back", x=0, y=0, width=width, height=height)]
-    for index, (one, label) in enumerate(zip(estimates, labels, strict=True)):
+    for index, (estimate, label) in enumerate(zip(estimates, labels, strict=True)):
         top = GAP / 2 + ROW * index
         middle = top + ROW / 2 + 4
         drawn = whisker(
-            one.value,
-            one.low,
-            one.high,
-            one.scale,
-            f"{one.label}: {one.text}",
-            marks=[one.mark],
-            kind=one.kind,
+            estimate.value,
+            estimate.low,
+            estimate.high,
+            estimate.scale,
+            f"{estimate.label}: {estimate.text}",
+            marks=[estimate.mark],
+            kind=estimate.kind,
             width=FOREST_WIDTH,
         )
         parts += [
             element("text", label, x=GAP, y=middle),
             element("g", drawn, transform=f"translate({left:.0f} {top + (ROW - HEIGHT) / 2:.0f})"),
-            element("text", one.text, x=right, y=middle),
+            element("text", estimate.text, x=right, y=middle),
         ]
     return drawing(width, height, title, *parts, class_="chart forest", is_alone=True)

@@ -97,18 +97,18 @@ def by_dataset(site: Site, search: str | None, beside: str | None) -> list[OfDat
         beside: The id of an experiment: only those on the same dataset are wanted.
     """
     found = _asked(site, _LISTED, search, beside, IN_LIST)
-    order = {dataset: index for index, dataset in enumerate(dict.fromkeys(one.dataset for one in found))}
-    ordered = sorted(found, key=lambda one: order[one.dataset])
+    order = {dataset: index for index, dataset in enumerate(dict.fromkeys(row.dataset for row in found))}
+    ordered = sorted(found, key=lambda row: order[row.dataset])
     return [
         OfDataset(dataset=dataset, experiments=list(some))
-        for dataset, some in groupby(ordered, key=lambda one: one.dataset)
+        for dataset, some in groupby(ordered, key=lambda row: row.dataset)
     ]
 
 
 def beside(site: Site, experiment: str) -> list[Comparable]:
     """Return the experiments on the same dataset: approved baselines first, then the newest."""
     found = _asked(site, _LISTED, None, experiment, IN_LIST)
-    return sorted(found, key=lambda one: one.approved is None)
+    return sorted(found, key=lambda row: row.approved is None)
 
 
 def _asked(site: Site, query: str, *values: object) -> list[Comparable]:
@@ -206,12 +206,12 @@ class CompareQuery:
 
     def without(self, links: Links, candidate: str) -> str | None:
         """Return the address without a candidate."""
-        rest = [one for one in self.candidates if one != candidate]
+        rest = [other for other in self.candidates if other != candidate]
         return self.address(links, candidates=rest, of=None if self.of == candidate else self.of)
 
     def swapped(self, links: Links, candidate: str) -> str | None:
         """Return the address with a candidate as the baseline, and the baseline in its place."""
-        others = [self.baseline if one == candidate else one for one in self.candidates]
+        others = [self.baseline if other == candidate else other for other in self.candidates]
         return self.address(links, baseline=candidate, candidates=others, change=None, of=None)
 
     def slices(self, links: Links, **further: Any) -> str | None:
@@ -251,7 +251,7 @@ def chosen_sides(store: Store, query: Query) -> tuple[str | None, list[str]]:
     if base in candidates:
         swapped = [former if candidate == base else candidate for candidate in candidates]
         candidates = [candidate for candidate in swapped if candidate is not None]
-    candidates = [one for one in dict.fromkeys(candidates) if one != base]
+    candidates = [candidate for candidate in dict.fromkeys(candidates) if candidate != base]
     if len(candidates) > MOST_CANDIDATES:
         raise InputError(f"candidate: got {len(candidates)}, wanted at most {MOST_CANDIDATES}")
     return base, candidates
@@ -262,8 +262,8 @@ def resolved(store: Store, references: Sequence[str]) -> dict[str, str]:
     query = "select experiment_id from experiments where is_one_of(experiment_id, $1)"
     known = {identity for (identity,) in ask(store, (query, [list(references)]))[0]}
     return {
-        one: one if one in known else find_experiments(store, one, just_one=True)[0]
-        for one in dict.fromkeys(references)
+        reference: reference if reference in known else find_experiments(store, reference, just_one=True)[0]
+        for reference in dict.fromkeys(references)
     }
 
 
@@ -282,9 +282,9 @@ class MetricRows:
     def is_minor(self) -> bool:
         return self.metric in MINOR
 
-    def means(self, one: Result) -> Means | None:
+    def means(self, result: Result) -> Means | None:
         """Return the means of a candidate and the baseline that stand beside their difference."""
-        return means_of(one, self.baseline)
+        return means_of(result, self.baseline)
 
     def share(self, difference: float | None) -> float | None:
         """Return a difference as a share of the range."""
@@ -332,8 +332,8 @@ def with_baseline(store: Store, results: Sequence[Result], baselines: Sequence[R
         candidates=[new],
         names=names_apart(store, {old.experiment_id: old.name, new.experiment_id: new.name}),
         where=None,
-        n_compared={new.experiment_id: max(one.n_pairs or 0 for one in tested)},
-        results=[*(one for one in baselines if one.experiment_id == old.experiment_id), *results],
+        n_compared={new.experiment_id: max(result.n_pairs or 0 for result in tested)},
+        results=[*(result for result in baselines if result.experiment_id == old.experiment_id), *results],
         notes=[],
         counts=[],
         lists=[],
@@ -384,12 +384,12 @@ def summaries(store: Store, diff: ExperimentsDiff) -> list[Summary]:
         decision.candidate_experiment_id: decision.summary for decision in decisions if decision.conclusion == "FAIL"
     }
     on_these = [decision for decision in decisions if decision.baseline_experiment_id == diff.baseline.experiment_id]
-    where = {one.candidate_experiment_id: with_slices(store, one).where for one in on_these}
+    where = {decision.candidate_experiment_id: with_slices(store, decision).where for decision in on_these}
     results = {
         identity: [result for result in diff.results if result.experiment_id == identity] for identity in identities
     }
     return [
-        _summary(one, own, decided.get(one, {}), why.get(one, ""), where.get(one, ())) for one, own in results.items()
+        _summary(new, own, decided.get(new, {}), why.get(new, ""), where.get(new, ())) for new, own in results.items()
     ]
 
 
@@ -397,7 +397,7 @@ def _summary(
     candidate: str, results: Sequence[Result], gates: Mapping[str, str], why: str, where: Sequence[str]
 ) -> Summary:
     judged = [result for result in results if result.baseline and result.metric not in MEASURES]
-    found = {one.conclusion for one in judged}
+    found = {result.conclusion for result in judged}
     kind: Literal["worse", "better", "changed", "calm"] = "calm"
     if {"worse", "better"} <= found:
         kind, text = "changed", "Better and worse"
@@ -407,7 +407,7 @@ def _summary(
         kind, text = "better", "Better"
     elif not judged:
         text = "No metric in common"
-    elif all(one.reason_code == "no_significant_difference" for one in judged):
+    elif all(result.reason_code == "no_significant_difference" for result in judged):
         text = "No significant difference"
     else:
         text = "Not worse" if found <= {"no_worse", "equivalent"} else "Not enough evidence"
@@ -420,9 +420,9 @@ def _summary(
 def change_totals(diff: ExperimentsDiff, metric: str | None) -> dict[str, list[tuple[Change, int]]]:
     """Return how many examples changed in which way by a metric, for each candidate; without counts of 0."""
     return {
-        one.candidate_experiment_id: [(change, count) for change in LINKED if (count := getattr(one, change))]
-        for one in diff.counts
-        if one.metric == metric
+        counts.candidate_experiment_id: [(change, count) for change in LINKED if (count := getattr(counts, change))]
+        for counts in diff.counts
+        if counts.metric == metric
     }
 
 
@@ -485,7 +485,7 @@ def worse_in_any(kept: KeptComparison, candidate: str | None) -> set[str]:
         example
         for changes in kept.changes([metric for metric in kept.metrics if metric not in MEASURES])
         for example, some in changes.items()
-        if any(one.change == "regressed" and candidate in (None, one.candidate_experiment_id) for one in some)
+        if any(change.change == "regressed" and candidate in (None, change.candidate_experiment_id) for change in some)
     }
 
 
@@ -548,7 +548,7 @@ def _card(title: str, diff: ExperimentsDiff, summaries: Sequence[Summary]) -> Ca
     if len(summaries) > 1:
         return card
     said = summaries[0].gates.values()
-    worst = next((one for one in ("FAIL", "NOT ENOUGH EVIDENCE", "PASS") if one in said), None)
+    worst = next((conclusion for conclusion in ("FAIL", "NOT ENOUGH EVIDENCE", "PASS") if conclusion in said), None)
     return replace(card, verdict=worst, sentences=[*filter(None, [summaries[0].why]), *card.sentences])
 
 
@@ -566,18 +566,18 @@ def _extremes(site: Site, wanted: Wanted, change: Change) -> list[_Extreme]:
     """Return the examples that changed most in the metric, one way."""
     metric, compared = wanted.asked.metric, wanted.kept.compared
     by_example = wanted.kept.changes([metric])[0] if metric else {}
-    changed = [one for some in by_example.values() for one in some if one.change == change and one.gain is not None]
-    most = sorted(changed, key=lambda one: (-abs(one.gain or 0.0), one.position))[:MOST_EXTREMES]
-    inputs = inputs_of(site.store, compared, [one.example_id for one in most])
-    details = [example_detail(site.store, compared.experiment_ids, one.example_id) for one in most]
+    changed = [row for some in by_example.values() for row in some if row.change == change and row.gain is not None]
+    most = sorted(changed, key=lambda row: (-abs(row.gain or 0.0), row.position))[:MOST_EXTREMES]
+    inputs = inputs_of(site.store, compared, [row.example_id for row in most])
+    details = [example_detail(site.store, compared.experiment_ids, row.example_id) for row in most]
     return [
         _Extreme(
-            change=one,
-            inputs=joined(shown_text(inputs[one.example_id])),
-            reason=_reason(one, detail),
-            reading=_reading(site, wanted, one.example_id, is_whole=False),
+            change=row,
+            inputs=joined(shown_text(inputs[row.example_id])),
+            reason=_reason(row, detail),
+            reading=_reading(site, wanted, row.example_id, is_whole=False),
         )
-        for one, detail in zip(most, details, strict=True)
+        for row, detail in zip(most, details, strict=True)
     ]
 
 
@@ -641,7 +641,7 @@ def compare_slices_page(site: Site, query: Query) -> Page:
     if asked is None:
         raise InputError("baseline, candidate: got too few, wanted a baseline and a candidate at least")
     kept = site.compared.get(site.store, asked.baseline, asked.candidates)
-    searches = [(kept.diff.search_text(one), [slice_cells(each) for each in one.found]) for one in kept.searches]
+    searches = [(kept.diff.search_text(s), [slice_cells(each) for each in s.found]) for s in kept.searches]
     body = render("compare_slices.html", site, searches=searches, columns=SLICE_COLUMNS)
     return Page(title=f"Slices: {title(kept)}", section="compare", body=body)
 
@@ -693,9 +693,9 @@ def neighbours(examples: Sequence[str], example: str) -> Neighbours:
     """Return an example's place among others, and those beside it."""
     if example not in examples:
         return Neighbours(place=None, before=None, after=None)
-    place = examples.index(example)
-    after = examples[place + 1] if place + 1 < len(examples) else None
-    return Neighbours(place=place + 1, before=examples[place - 1] if place else None, after=after)
+    index = examples.index(example)
+    after = examples[index + 1] if index + 1 < len(examples) else None
+    return Neighbours(place=index + 1, before=examples[index - 1] if index else None, after=after)
 
 
 def answers_in_words(runs: Sequence[RunDetail], baseline: str) -> dict[str, WordDiff]:
@@ -714,7 +714,7 @@ def answers_in_words(runs: Sequence[RunDetail], baseline: str) -> dict[str, Word
             continue
         parts = word_diff(shown_text(before.outputs), shown_text(run.outputs))
         if has_much_in_common(parts):
-            is_alone = len({one.experiment_id for one in others}) == 1
+            is_alone = len({other.experiment_id for other in others}) == 1
             found[run.run_id] = [part for part in parts if part[0] != "removed"] if is_alone else parts
             if is_alone and before.repetition == run.repetition:
                 found[before.run_id] = [part for part in parts if part[0] != "added"]
@@ -738,18 +738,18 @@ def past_lines(site: Site, values: Sequence[PastValue], compared: Sequence[str])
     for value in values:
         metrics.setdefault(value.metric, []).append(value)
     return [
-        PastLine(metric=metric, points=[_point(site, one) for one in some], values=some)
+        PastLine(metric=metric, points=[_point(site, past) for past in some], values=some)
         for metric, some in metrics.items()
     ]
 
 
-def _point(site: Site, one: PastValue) -> Point:
-    said = figure(one.value, one.metric) if one.value is not None else one.labels or "missing"
+def _point(site: Site, past: PastValue) -> Point:
+    said = figure(past.value, past.metric) if past.value is not None else past.labels or "missing"
     return Point(
-        at=one.started_at,
-        value=one.value,
-        title=f"{one.name} ({one.started_at:%Y-%m-%d %H:%M}): {said}",
-        href=site.links.experiment(one.experiment_id),
+        at=past.started_at,
+        value=past.value,
+        title=f"{past.name} ({past.started_at:%Y-%m-%d %H:%M}): {said}",
+        href=site.links.experiment(past.experiment_id),
     )
 
 
@@ -764,8 +764,8 @@ def _by_system(
     """Return an example's changes by candidate."""
     found: dict[str, list[ExampleChange]] = {}
     for metric in changes:
-        for one in metric.get(example, ()):
-            found.setdefault(one.candidate_experiment_id, []).append(one)
+        for change in metric.get(example, ()):
+            found.setdefault(change.candidate_experiment_id, []).append(change)
     return found
 
 

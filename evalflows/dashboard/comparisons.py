@@ -43,7 +43,7 @@ def comparisons_page(site: Site, query: Query) -> Page:
         last=-(-total // COMPARISONS_IN_PAGE),
         address=lambda page: site.links.page("pairwise", q=text, state=state, dataset=dataset, page=page),
     )
-    is_running = any(one.state == "running" for one in shown)
+    is_running = any(comparison.state == "running" for comparison in shown)
     return Page(title="Pairwise comparisons", section="pairwise", body=body, refresh_s=5 if is_running else None)
 
 

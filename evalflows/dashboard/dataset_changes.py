@@ -159,7 +159,7 @@ def take_trace(store: Store, query: Query, texts: Texts) -> dict[str, Any]:
 def take_incident(store: Store, query: Query, texts: Texts) -> dict[str, Any]:
     """Add the worst traces of an incident to a dataset, or make one of them."""
     worst = worst_items(store, find_incident(store, query.wanted("id")), MOST_WORST)
-    return _add_traces(store, sorted({one.trace_id for one in worst if one.trace_id}), texts)
+    return _add_traces(store, sorted({item.trace_id for item in worst if item.trace_id}), texts)
 
 
 def _add_traces(store: Store, traces: Sequence[str], texts: Texts) -> dict[str, Any]:

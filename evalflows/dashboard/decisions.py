@@ -61,7 +61,7 @@ def decision_page(site: Site, query: Query) -> Page:
         colours=COLOURS,
         figures_of=figures_of,
         threshold_of=threshold_of,
-        others=[one for one in decisions_on(site.store, candidate) if one.decision_id != decision.decision_id],
+        others=[other for other in decisions_on(site.store, candidate) if other.decision_id != decision.decision_id],
         approvals=approved,
         compared=_compared(site, decision),
         candidates=_candidates(site.store, decision),
@@ -78,9 +78,9 @@ def decision_page(site: Site, query: Query) -> Page:
 def _candidates(store: Store, decision: Decision) -> CandidatesOfGate | None:
     """Return all candidates of the decision's gate in its run, if there are several against its baseline."""
     found = candidates_of_gates(store, decisions_beside(store, decision))
-    several = [one for one in found if isinstance(one, CandidatesOfGate)]
+    several = [of_gate for of_gate in found if isinstance(of_gate, CandidatesOfGate)]
     baseline = decision.baseline_experiment_id
-    return next((one for one in several if one.decisions[0].baseline_experiment_id == baseline), None)
+    return next((of_gate for of_gate in several if of_gate.decisions[0].baseline_experiment_id == baseline), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,7 @@ def _tags(found: ExperimentList, chosen: Sequence[str]) -> list[tuple[str, int |
     """Return each tag to show, how many experiments have it, and the tags chosen after a click on it."""
     counts: dict[str, int | None] = {**dict.fromkeys(chosen), **dict(found.choices.tags[:MOST_TAGS])}
     return [
-        (tag, count, [one for one in chosen if one != tag] if tag in chosen else [*chosen, tag])
+        (tag, count, [other for other in chosen if other != tag] if tag in chosen else [*chosen, tag])
         for tag, count in counts.items()
     ]
 
@@ -99,4 +99,4 @@ def _tags(found: ExperimentList, chosen: Sequence[str]) -> list[tuple[str, int |
 def _experiments_scale(experiments: Sequence[ListedExperiment], metric: str | None) -> tuple[float, float]:
     """Return the range of the chosen metric's intervals."""
     shown = [found for experiment in experiments if metric is not None and (found := experiment.metric(metric))]
-    return domain(value for one in shown for value in (one.mean, one.ci_low, one.ci_high))
+    return domain(value for result in shown for value in (result.mean, result.ci_low, result.ci_high))

@@ -58,7 +58,7 @@ def experiment_page(site: Site, query: Query) -> Page:
             return _several(site, reference, found)
         row: ExperimentRow = site.store.read("experiments", found[0])[0]
         related = related_experiments(site.store, row.experiment_id, row.run_group)
-        baselines = [one.experiment_id for one in related if one.relation == "run"]
+        baselines = [other.experiment_id for other in related if other.relation == "run"]
         with site.store.reading(about=[*found, *baselines]):
             return _page(site, query, row, related, baselines)
 
@@ -87,11 +87,11 @@ def _page(
     results = of_each.pop(identity)
     report = experiments_report(store, [identity], results, decisions, with_worst=False, with_fields=False)
     shown = [result for result in results if result.has_rows]
-    metrics = [one.metric for one in shown if one.metric not in MEASURES and not is_pass_k(one.metric)]
+    metrics = [result.metric for result in shown if result.metric not in MEASURES and not is_pass_k(result.metric)]
     metrics = list(dict.fromkeys(metrics))
     examples = _examples(site, query, row, [result.metric for result in shown])
     chosen = {"q": examples.text, "metric": examples.metric, "show": examples.shown}
-    compared = with_baseline(store, shown, [one for of_one in of_each.values() for one in of_one])
+    compared = with_baseline(store, shown, [result for of_one in of_each.values() for result in of_one])
     body = render(
         "experiment.html",
         site,
@@ -106,7 +106,7 @@ def _page(
         excluded=excluded_metrics(store, {identity: row.run_group} if compared is None else compared.run_groups),
         approvals=approvals(store, [identity]),
         related=related,
-        distributions=[one for one in distributions(store, identity) if one.counts or one.missing],
+        distributions=[spread for spread in distributions(store, identity) if spread.counts or spread.missing],
         slices=_by_field(slice_means(store, identity, row.snapshot_id)),
         columns=metrics[:MOST_COLUMNS],
         failures=failure_kinds(store, identity, report.failures),

@@ -49,8 +49,8 @@ def judge_page(site: Site, query: Query) -> Page:
         plots=_plots(report) if report else {},
         disagreements=disagreements(site.store, subject, page=number, in_page=LABELS_IN_PAGE) if subject else [],
         said=said,
-        answer_address=lambda one: _answer_address(site, subject, one),
-        subject_address=lambda one: _address(site, evaluator, one),
+        answer_address=lambda row: _answer_address(site, subject, row),
+        subject_address=lambda labelled: _address(site, evaluator, labelled),
         review=_review_address(site, subject, versions),
         number=number,
         last=-(-subject.n_disagreements // LABELS_IN_PAGE) if subject else 1,
@@ -126,13 +126,13 @@ def _address(site: Site, evaluator: str, subject: LabelledSubject | None, page: 
     return f"{address}#{'disagreements' if page else 'people'}" if address else None
 
 
-def _answer_address(site: Site, subject: LabelledSubject | None, one: Disagreement) -> str | None:
+def _answer_address(site: Site, subject: LabelledSubject | None, row: Disagreement) -> str | None:
     if subject is None:
         return None
     if subject.kind == "pair":
-        runs = {"metric": subject.metric, "left": one.run_id, "right": one.other_run_id}
+        runs = {"metric": subject.metric, "left": row.run_id, "right": row.other_run_id}
         return site.links.page("pairwise", subject.subject_id, "pair", **runs)
-    return site.links.example(subject.subject_id, one.example_id, one.repetition)
+    return site.links.example(subject.subject_id, row.example_id, row.repetition)
 
 
 def _review_address(site: Site, subject: LabelledSubject | None, versions: Sequence[JudgeHealth]) -> str | None:
@@ -146,8 +146,8 @@ def _review_address(site: Site, subject: LabelledSubject | None, versions: Seque
 def judges_page(site: Site, query: Query) -> Page:
     """Return the list of judges, and their agreement with people."""
     text = query.text("q")
-    health = [one for one in judges_health(site.store) if _has(text, one.evaluator, one.judge_model, *one.metrics)]
-    standings = [one for one in judge_standings(site.store) if _has(text, one.evaluator, one.judge_model, one.metric)]
+    health = [row for row in judges_health(site.store) if _has(text, row.evaluator, row.judge_model, *row.metrics)]
+    standings = [row for row in judge_standings(site.store) if _has(text, row.evaluator, row.judge_model, row.metric)]
     body = render("judges.html", site, judges=health, standings=standings, q=text)
     return Page(title="Judges", section="judges", body=body)
 

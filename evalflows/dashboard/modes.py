@@ -53,7 +53,7 @@ def modes_page(site: Site, query: Query) -> Page:
     given = {line.mode for line in (*found.lines, *found.of_production)}
     others = [mode for name, mode in reviewed.items() if name not in given]
     topics = [
-        _topics(metric, [*shares]) for metric, shares in groupby(label_shares(site.store), lambda one: one.metric)
+        _topics(metric, [*shares]) for metric, shares in groupby(label_shares(site.store), lambda share: share.metric)
     ]
     body = render("modes.html", site, found=found, reviewed=reviewed, others=others, file=FILE.name, topics=topics)
     return Page(title="Failure modes", section="modes", body=body, is_of_store=False)

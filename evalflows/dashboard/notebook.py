@@ -87,18 +87,18 @@ def plot_of_means(title: str, results: Sequence[Result]) -> Plot:
     Metrics of evaluators from 0 to 1 are drawn from 0 to 1.
     """
     drawn = [result for result in results if result.is_worth_showing and result.mean is not None]
-    scales = {one.metric: _scale([other for other in drawn if other.metric == one.metric]) for one in drawn}
-    has_systems = len({one.experiment_id for one in drawn}) > 1
+    scales = {result.metric: _scale([other for other in drawn if other.metric == result.metric]) for result in drawn}
+    has_systems = len({result.experiment_id for result in drawn}) > 1
     estimates = [
         Estimate(
-            label=f"{one.metric} · {one.target}" if has_systems else one.metric,
-            value=one.mean,
-            low=one.ci_low,
-            high=one.ci_high,
-            scale=scales[one.metric],
-            text=f"{one.mean_text} {one.interval_text}".strip(),
+            label=f"{result.metric} · {result.target}" if has_systems else result.metric,
+            value=result.mean,
+            low=result.ci_low,
+            high=result.ci_high,
+            scale=scales[result.metric],
+            text=f"{result.mean_text} {result.interval_text}".strip(),
         )
-        for one in drawn
+        for result in drawn
     ]
     return Plot(forest(estimates, title), title)
 
@@ -108,16 +108,16 @@ def plot_of_differences(title: str, results: Sequence[Result]) -> Plot:
     drawn = [result for result in results if result.difference is not None]
     estimates = [
         Estimate(
-            label=f"{one.metric} · {one.target}",
-            value=one.difference,
-            low=one.difference_low,
-            high=one.difference_high,
-            scale=domain([one.difference, one.difference_low, one.difference_high, 0.0]),
-            text=" ".join(filter(None, [one.difference_text, one.verdict_text])),
+            label=f"{result.metric} · {result.target}",
+            value=result.difference,
+            low=result.difference_low,
+            high=result.difference_high,
+            scale=domain([result.difference, result.difference_low, result.difference_high, 0.0]),
+            text=" ".join(filter(None, [result.difference_text, result.verdict_text])),
             mark=0.0,
-            kind=_colour(one.conclusion),
+            kind=_colour(result.conclusion),
         )
-        for one in drawn
+        for result in drawn
     ]
     return Plot(forest(estimates, title), title)
 
@@ -126,17 +126,17 @@ def plot_of_win_rates(title: str, report: ComparisonReport) -> Plot:
     """Draw each win rate with its interval; the mark is 50 %."""
     estimates = [
         Estimate(
-            label=f"{one.metric} · {one.candidate} against {one.baseline}",
-            value=one.win_rate,
-            low=one.win_rate_low,
-            high=one.win_rate_high,
+            label=f"{rate.metric} · {rate.candidate} against {rate.baseline}",
+            value=rate.win_rate,
+            low=rate.win_rate_low,
+            high=rate.win_rate_high,
             scale=(0.0, 1.0),
-            text=" ".join(filter(None, [one.rate_text, one.verdict_text])),
+            text=" ".join(filter(None, [rate.rate_text, rate.verdict_text])),
             mark=0.5,
-            kind=_colour(one.conclusion),
+            kind=_colour(rate.conclusion),
         )
-        for one in report.win_rates
-        if one.is_overall and one.win_rate is not None
+        for rate in report.win_rates
+        if rate.is_overall and rate.win_rate is not None
     ]
     return Plot(forest(estimates, title), title)
 

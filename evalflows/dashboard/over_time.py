@@ -27,7 +27,7 @@ def over_time_page(site: Site, query: Query) -> Page:
     first = shown.lines[0].line if shown.lines else None
     drawn = [point for line in shown.lines for point in line.points]
     groups = {point.experiment_id: point.run_group for point in drawn}
-    versions = versions_of((one.experiment_id, one.application_version, one.git_commit) for one in drawn)
+    versions = versions_of((point.experiment_id, point.application_version, point.git_commit) for point in drawn)
     body = render(
         "over_time.html",
         site,
@@ -35,10 +35,10 @@ def over_time_page(site: Site, query: Query) -> Page:
         first=first,
         names=names,
         dataset=dataset,
-        targets=[one.target for one in shown.known if first and one.name == first.name],
-        points=_points(site, shown, shown.metric or "", lambda one: one.mean),
-        costs=_points(site, shown, "cost", lambda one: one.cost_usd),
-        latencies=_points(site, shown, "latency", lambda one: one.latency),
+        targets=[line.target for line in shown.known if first and line.name == first.name],
+        points=_points(site, shown, shown.metric or "", lambda point: point.mean),
+        costs=_points(site, shown, "cost", lambda point: point.cost_usd),
+        latencies=_points(site, shown, "latency", lambda point: point.latency),
         excluded=excluded_metrics(site.store, groups),
         versions=versions,
         marks=_marks(shown, versions),
@@ -82,6 +82,6 @@ def _points(site: Site, shown: MetricLines, metric: str, value: Figure) -> list[
     ]
 
 
-def _said(one: LinePoint) -> str:
-    commit = f", commit {one.git_commit[:8]}" if one.git_commit else ""
-    return f"{commit}{', another ' + ' and '.join(one.changes) if one.changes else ''}"
+def _said(point: LinePoint) -> str:
+    commit = f", commit {point.git_commit[:8]}" if point.git_commit else ""
+    return f"{commit}{', another ' + ' and '.join(point.changes) if point.changes else ''}"

@@ -171,7 +171,7 @@ def comparison_page(site: Site, query: Query) -> Page:
         rates=[rate for rate in rates if rate.slice == "all"],
         sliced_rates=[rate for rate in rates if rate.slice != "all"],
         matrices=_matrices(report, names),
-        rating_ends=[end for one in report.ranking for end in (one.rating, one.ci_low, one.ci_high)],
+        rating_ends=[end for ranked in report.ranking for end in (ranked.rating, ranked.ci_low, ranked.ci_high)],
         links_to=lambda system: None if row.n_votes is not None else site.links.experiment(system),
         **listed_pairs(site, query, row, names),
     )

@@ -83,8 +83,8 @@ def production_page(site: Site, query: Query) -> Page:
         "production.html",
         site,
         evaluations=evaluations,
-        episodes=[one for one in found if shown == "all" or not one.is_over],
-        over=sum(one.is_over for one in found),
+        episodes=[episode for episode in found if shown == "all" or not episode.is_over],
+        over=sum(episode.is_over for episode in found),
         shown=shown,
         charts=charts,
         versions=_versions(site, [chart for _, chart in charts]),
@@ -170,9 +170,9 @@ def incident_page(site: Site, query: Query) -> Page:
 def _reasons(changed: Sequence[Changed]) -> list[Changed]:
     """Return the slices that explain half of the change or more, one of each dimension."""
     by_dimension: dict[str, Changed] = {}
-    for one in changed:
-        if one.of_change is not None and one.of_change >= HALF:
-            by_dimension.setdefault(one.slice.partition("=")[0], one)
+    for row in changed:
+        if row.of_change is not None and row.of_change >= HALF:
+            by_dimension.setdefault(row.slice.partition("=")[0], row)
     return list(by_dimension.values())
 
 
@@ -208,26 +208,26 @@ def _watched(site: Site, evaluation_id: str, found: Sequence[Incident]) -> list[
     by_rule: defaultdict[tuple[str, str, str], list[WatchedWindowRow]] = defaultdict(list)
     for look in looks:
         by_rule[look.rule, look.slice, look.metric].append(look)
-    alarms = _alarms([one for one in found if one.evaluation_id == evaluation_id])
+    alarms = _alarms([incident for incident in found if incident.evaluation_id == evaluation_id])
     return [_one_watched(site, rows, alarms) for _, rows in sorted(by_rule.items())]
 
 
 def _alarms(found: Sequence[Incident]) -> dict[_LookKey, Incident]:
-    return {(one.rule, one.slice, one.window_start): one for one in found}
+    return {(incident.rule, incident.slice, incident.window_start): incident for incident in found}
 
 
 def _of_all_traces(watched: Sequence[_Watched]) -> list[_Watched]:
     """Return one of each metric's charts of all traces: of a rule that alarmed, if one did."""
     by_metric: dict[str, _Watched] = {}
-    for one in sorted(watched, key=lambda one: not any(point.href for point in one.points)):
-        if one.slice == ALL:
-            by_metric.setdefault(one.metric, one)
+    for chart in sorted(watched, key=lambda chart: not any(point.href for point in chart.points)):
+        if chart.slice == ALL:
+            by_metric.setdefault(chart.metric, chart)
     return list(by_metric.values())[:MOST_CHARTS]
 
 
 def _versions(site: Site, watched: Sequence[_Watched]) -> list[tuple[datetime, str]]:
     """Return when each version of the application began that did in the charts' time."""
-    began = min((point.at for one in watched for point in one.points), default=None)
+    began = min((point.at for chart in watched for point in chart.points), default=None)
     return [] if began is None else versions_since(site.store, began)
 
 
@@ -270,9 +270,9 @@ def _look(
 
 def _by_metric(found: Sequence[WindowFigures], size: Size, site: Site, known: Sequence[Incident]) -> list[_Metric]:
     by_metric: defaultdict[tuple[str, str], list[WindowFigures]] = defaultdict(list)
-    for one in found:
-        by_metric[one.metric, one.slice].append(one)
-    alarms = {(one.metric, one.slice, one.window_start): one for one in known}
+    for window in found:
+        by_metric[window.metric, window.slice].append(window)
+    alarms = {(incident.metric, incident.slice, incident.window_start): incident for incident in known}
     return [
         _Metric(
             metric=metric,
@@ -284,21 +284,21 @@ def _by_metric(found: Sequence[WindowFigures], size: Size, site: Site, known: Se
     ]
 
 
-def _window(site: Site, one: WindowFigures, size: Size, incident: Incident | None) -> Point:
-    at = f"{one.window_start:%Y-%m-%d}" if size == "day" else f"{one.window_start:%Y-%m-%d %H:%M}"
+def _window(site: Site, window: WindowFigures, size: Size, incident: Incident | None) -> Point:
+    at = f"{window.window_start:%Y-%m-%d}" if size == "day" else f"{window.window_start:%Y-%m-%d %H:%M}"
     return Point(
-        at=one.window_start,
-        value=one.mean,
-        low=one.ci_low,
-        high=one.ci_high,
-        title=f"{at}: {_mean(one)}, n {one.n}, {one.missing} missing" + ("; alarm" if incident else ""),
+        at=window.window_start,
+        value=window.mean,
+        low=window.ci_low,
+        high=window.ci_high,
+        title=f"{at}: {_mean(window)}, n {window.n}, {window.missing} missing" + ("; alarm" if incident else ""),
         kind="worse" if incident else "",
         href=site.links.incident(incident.incident_id) if incident else None,
     )
 
 
-def _mean(one: WindowFigures) -> str:
-    return " ".join(filter(None, estimate(one.mean, one.ci_low, one.ci_high, one.metric)))
+def _mean(window: WindowFigures) -> str:
+    return " ".join(filter(None, estimate(window.mean, window.ci_low, window.ci_high, window.metric)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

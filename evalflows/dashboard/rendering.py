@@ -198,7 +198,7 @@ def fields_of(content: str | None) -> list[tuple[str | None, str]]:
     if not isinstance(value, dict):
         return [(None, _text(value))]
     names = [None] if len(value) == 1 else list(value)
-    return [(name, _text(part)) for name, part in zip(names, value.values(), strict=True)]
+    return [(name, _text(inner)) for name, inner in zip(names, value.values(), strict=True)]
 
 
 def shown_text(content: str | None) -> str:
@@ -343,7 +343,7 @@ def _coded(text: str) -> Markup:
     """Return a message with what stands between backticks, such as a command, as code."""
     plain, code = Markup("{}"), Markup("<code>{}</code>")
     parts = enumerate(re.split(r"`([^`]+)`", text))
-    return Markup("").join((code if place % 2 else plain).format(escaped(part)) for place, part in parts)
+    return Markup("").join((code if index % 2 else plain).format(escaped(part)) for index, part in parts)
 
 
 def _shown(value: Any) -> Any:

@@ -110,7 +110,7 @@ class ReviewSettings:
 
     def link(self, *, skip: str | None = None, item: str | None = None, restart: bool = False, **more: Value) -> str:
         """Return the address of another item, relative to the page, so that the page does not name the experiment."""
-        skipped = [] if restart else [one for one in self.skipped if one != skip] + ([skip] if skip else [])
+        skipped = [] if restart else [other for other in self.skipped if other != skip] + ([skip] if skip else [])
         return f"?{query_text(**self._values(), skip=skipped[-MOST_SKIPPED:], item=item, **more)}"
 
     def _values(self) -> dict[str, Value]:

@@ -69,7 +69,7 @@ class _Reader:
             return self.value(value)
         if len(value) == 1:
             return self.value(next(iter(value.values())))
-        return _join(_tag("div", escape(escaped(name)), "field") + self.value(part) for name, part in value.items())
+        return _join(_tag("div", escape(escaped(name)), "field") + self.value(field) for name, field in value.items())
 
     def value(self, value: Any) -> Markup:
         if isinstance(value, str):
@@ -117,7 +117,7 @@ class _Reader:
         if isinstance(calls := message.get("tool_calls"), list):
             parts += map(self.value, calls)
             known.append("tool_calls")
-        if rest := {name: part for name, part in message.items() if name not in known and part is not None}:
+        if rest := {name: value for name, value in message.items() if name not in known and value is not None}:
             parts.append(self.value(rest))
         kind = role if role in ("user", "assistant", "system", "tool") else "other"
         return _tag("div", _join(parts), f"bubble {kind}")
@@ -131,7 +131,7 @@ class _Reader:
     def _tree(self, value: Any, depth: int) -> Markup:
         """Render an object or a list, with long parts folded."""
         named = value.items() if isinstance(value, dict) else enumerate(value)
-        return _tag("ul", _join(self._branch(str(name), part, depth) for name, part in named), "json")
+        return _tag("ul", _join(self._branch(str(name), inner, depth) for name, inner in named), "json")
 
     def _branch(self, name: str, value: Any, depth: int) -> Markup:
         key = _tag("span", escape(escaped(name)), "field")

@@ -23,7 +23,7 @@ _FROM_WORKERS = pytest.StashKey[dict[str, list[Answer]]]()
 
 def finish(config: pytest.Config, experiments: Iterable[str]) -> None:
     """Add the answers of experiments to the report; in a worker of xdist, send them to the process that writes it."""
-    answers = {one: _answers(one) for one in dict.fromkeys(experiments)}
+    answers = {experiment: _answers(experiment) for experiment in dict.fromkeys(experiments)}
     if (output := getattr(config, "workeroutput", None)) is not None:
         output[SENT] = answers
     else:
@@ -59,12 +59,12 @@ def _answers(experiment: str) -> list[Answer]:
         failure.id: "; ".join(failure.notes) or "wrong" for failure in failures_of_experiments(store, [experiment])
     }
     found: list[Answer] = []
-    for one in ExperimentResult(experiment):
-        repetition = f"[{one.output.repetition}]" if row.repetitions > 1 else ""
+    for result in ExperimentResult(experiment):
+        repetition = f"[{result.output.repetition}]" if row.repetitions > 1 else ""
         scores = [
             (score.metric, str(score.label or score.status if score.value is None else score.value))
-            for score in one.scores
+            for score in result.scores
         ]
-        name = f"{row.name}::{one.row.example_id}{repetition}"
-        found.append((name, one.output.latency_s or 0.0, scores, wrong.get(one.output.run_id)))
+        name = f"{row.name}::{result.row.example_id}{repetition}"
+        found.append((name, result.output.latency_s or 0.0, scores, wrong.get(result.output.run_id)))
     return found

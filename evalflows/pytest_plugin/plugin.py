@@ -208,7 +208,7 @@ def _text(value: Any) -> str:
     from evalflows.specs.reference import version_of
 
     if isinstance(value, dict):
-        return f"{{{', '.join(f'{key!r}: {_text(one)}' for key, one in value.items())}}}"
+        return f"{{{', '.join(f'{key!r}: {_text(item)}' for key, item in value.items())}}}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_text, value))}]"
     if callable(value):

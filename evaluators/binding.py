@@ -67,9 +67,9 @@ class Bound:
         Return its value, or an awaitable if it is async; of several repeats, their combined judgements.
         """
         if self.repeats > 1 and function is None:
-            one = replace(self, repeats=1)
+            single = replace(self, repeats=1)
             offers = [_as_repeat(available, number) for number in range(self.repeats)]
-            return (_gathered if self.is_async else _made)(one, offers)
+            return (_gathered if self.is_async else _made)(single, offers)
         named = {name: available[name] for name in self.named}
         if not self.positional:
             return (function or self.function)(**named, **self.settings)
@@ -205,18 +205,18 @@ def combined_judgements(bound: Bound, repeats: Sequence[tuple[Any, Mapping[str, 
 
 
 def _one_of(bound: Bound, judgements: Sequence[Judgement], count: int) -> Judgement:
-    first, scored = judgements[0], [one for one in judgements if one.status == "scored"]
-    if failed := next((one for one in judgements if one.error is not None), None):
+    first, scored = judgements[0], [judgement for judgement in judgements if judgement.status == "scored"]
+    if failed := next((judgement for judgement in judgements if judgement.error is not None), None):
         return failed
     if not scored:
         return first
     if len(scored) < count:
         raise ValueError(f"{first.metric}: scored in {len(scored)} of {count} repeats, wanted all")
-    numbers = [one.value for one in scored if one.value is not None]
+    numbers = [judgement.value for judgement in scored if judgement.value is not None]
     if len(numbers) < count:  # labels
-        label = majority([one.label for one in scored])
-        one = next(one for one in scored if one.label == label)
-        return one._replace(repeats=count, spread=spread_of(numbers))
+        label = majority([judgement.label for judgement in scored])
+        chosen = next(judgement for judgement in scored if judgement.label == label)
+        return chosen._replace(repeats=count, spread=spread_of(numbers))
     combine = bound.combine or ("majority" if first.data_type == "BOOLEAN" else "median")
     of_all = combined(numbers, combine)
     nearest = scored[of_all.nearest]

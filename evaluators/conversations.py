@@ -219,8 +219,8 @@ def shown_whole(dialogue: Conversation) -> str:
 
 def shown_within(dialogue: Conversation, end: int, budget_tokens: int | None) -> str:
     """Return the newest messages before an index that fit into a budget."""
-    part = truncated(dialogue.messages[:end], budget_tokens)
-    return shown_messages(dialogue, part.kept, part.left_out)
+    newest = truncated(dialogue.messages[:end], budget_tokens)
+    return shown_messages(dialogue, newest.kept, newest.left_out)
 
 
 def _entry(dialogue: Conversation, index: int) -> dict[str, Any]:

@@ -173,8 +173,8 @@ def _shown(inputs: dict[str, Any], outputs: dict[str, Any], run: RunView | None,
 
 def _notes(scores: Sequence[Evaluation]) -> str:
     """Return what other evaluators said, one JSON object on each line, fenced."""
-    noted = [one for one in scores if one.comment and one.status == "scored"]
-    return fenced(lines(_note(one) for one in noted)) if noted else NONE
+    noted = [score for score in scores if score.comment and score.status == "scored"]
+    return fenced(lines(_note(score) for score in noted)) if noted else NONE
 
 
 def _note(score: Evaluation) -> dict[str, Any]:

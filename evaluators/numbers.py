@@ -94,7 +94,7 @@ def _as_exponent(match: re.Match[str]) -> str:
 def _read(token: str) -> Number | None:
     try:
         if fraction := _FRACTION.fullmatch(token):
-            above, below = (Decimal(part.translate(_PLAIN)) for part in fraction.groups())
+            above, below = (Decimal(side.translate(_PLAIN)) for side in fraction.groups())
             return Number(EXACT.divide(above, below), token) if below else None
         if not (match := _NUMBER.fullmatch(token)):
             return None

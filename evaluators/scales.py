@@ -141,7 +141,7 @@ class Sheet:
         overall = self._weighted_mean([criterion.number for criterion in by_field.values()])
         means = [self._weighted_mean([self.answers.number(verdict[name]) for name in by_field]) for verdict in verdicts]
         overall_score = Combined(number=overall, spread=spread_of(means), nearest=nearest_to(overall, means))
-        return [overall_score.score(verdicts, None), *(part.score(verdicts, name) for name, part in by_field.items())]
+        return [overall_score.score(verdicts, None), *(field.score(verdicts, name) for name, field in by_field.items())]
 
     def _weighted_mean(self, numbers: Iterable[float | None]) -> float:
         """Return the weighted mean over the criteria, in their order. Raise StatisticsError if a number is missing."""

@@ -42,7 +42,7 @@ async def semantic_similarity(
 def _references(reference: Any, answer: Any) -> list[str]:
     """Return the texts to compare with, without empty ones."""
     listed = isinstance(reference, list | tuple)
-    texts = [as_text(part) for part in (reference if listed else [reference]) if part not in (None, {}, [])]
+    texts = [as_text(element) for element in (reference if listed else [reference]) if element not in (None, {}, [])]
     texts = [text for text in texts if text.strip()]
     whole = listed and isinstance(answer, list | tuple)
     return [as_text(reference)] if texts and whole else texts

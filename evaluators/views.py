@@ -155,8 +155,8 @@ class Conversation(list[Any]):
 def with_attributes(value: Any) -> Any:
     """Return a value whose mappings, at any depth, have their fields as attributes too."""
     if isinstance(value, dict):
-        return Fields({name: with_attributes(one) for name, one in value.items()})
-    return [with_attributes(one) for one in value] if isinstance(value, list) else value
+        return Fields({name: with_attributes(item) for name, item in value.items()})
+    return [with_attributes(item) for item in value] if isinstance(value, list) else value
 
 
 def unwrapped(value: dict[str, Any] | None, only: str) -> Any:

@@ -433,7 +433,7 @@ def _wrong_arguments(expected: Call, actual: Call, arguments: Rule) -> Iterator[
                 yield f"argument {name} is missing"
             continue
         kinds = [_type(option) for option in options if not (is_list and option in _OPTIONAL)]
-        fits = any(_fits(given[name], one, False) if is_list else same(one, given[name]) for one in options)
+        fits = any(_fits(given[name], option, False) if is_list else same(option, given[name]) for option in options)
         if not fits and _type(given[name]) not in kinds:
             yield f"argument {name} has the wrong type ({_type(given[name])})"
         elif not fits and arguments != "types":

@@ -83,7 +83,7 @@ def average_precision(useful: Sequence[bool]) -> float:
     that were not retrieved, which are not known here.)
     """
     ranks = [rank for rank, is_useful in enumerate(useful, start=1) if is_useful]
-    return sum(place / rank for place, rank in enumerate(ranks, start=1)) / len(ranks) if ranks else 0.0
+    return sum(count / rank for count, rank in enumerate(ranks, start=1)) / len(ranks) if ranks else 0.0
 
 
 def _comment(useful: Sequence[bool]) -> str:

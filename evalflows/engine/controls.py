@@ -72,7 +72,7 @@ def controls_of(
             beside: list[tuple[Any, Any, Any]] = [(right, other, "right"), (other, right, "wrong")]
             for first, second, kind in [*beside, (forged, right, "forged")]:
                 shown_both = run(first), run(second)
-                subject = derived_id(*(one.id for one in shown_both))
+                subject = derived_id(*(shown.id for shown in shown_both))
                 yield Control(offer_pair(view, *shown_both), subject, kind)
         else:
             alone: list[tuple[Any, Any]] = [(right, "right"), (other, "wrong"), (forged, "forged")]

@@ -185,13 +185,13 @@ class Experiment(JudgesAnswers[Answered]):
 def check_code(owner: str, what: str, of_run: str, here: str, *, in_cluster: bool = True) -> None:
     """Raise InputError if the version of something differs here from the run's."""
     if of_run != here:
-        place = socket.gethostname() if in_cluster else f"process {os.getpid()} of this machine"
+        process = socket.gethostname() if in_cluster else f"process {os.getpid()} of this machine"
         remedy = (
             "the same files and packages; restart the processes of the cluster after a change"
             if in_cluster
             else "the same files; start the run again after a change, or with task_runner: threads"
         )
-        raise InputError(f"{place}: {what} of {owner}: got other code than that of the run, wanted {remedy}")
+        raise InputError(f"{process}: {what} of {owner}: got other code than that of the run, wanted {remedy}")
 
 
 def experiment_of(run: Context, experiment_id: str) -> Experiment:

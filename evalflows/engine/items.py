@@ -210,7 +210,7 @@ def items_of(store: Store, scope: TraceScope, keys: Sequence[ItemKey]) -> list[I
             of_session = [
                 [trace_view(traces[identity]) for identity in key.trace_ids if identity in traces] for key in keys
             ]
-            return [session_view(found) for found in of_session if found]
+            return [session_view(views) for views in of_session if views]
         case "traces":
             return [trace_view(traces[key.id]) for key in keys if key.id in traces]
 

@@ -74,9 +74,9 @@ class _LookUp:
     def handle(self, examples: Sequence[ExampleRow], began: datetime) -> None:
         """Look up and judge the pending ones of the examples, as many at a time as fit in memory with their answers."""
         pending = (example for example in examples if example.example_id in self._pending)
-        for found in in_blocks(((example, self._answer(example)) for example in pending), _size):
+        for block in in_blocks(((example, self._answer(example)) for example in pending), _size):
             loop.raise_if_stopped()
-            runs = self._kept(found, began)
+            runs = self._kept(block, began)
             if self._judging is not None:
                 loop.run(self._judging.judge(runs))
 

@@ -157,11 +157,11 @@ class Comparison(Job[Pair]):
         name, version, owner = evaluator.bound.name, evaluator.version, self.row.comparison_id
         by = judgement_columns(results, evaluator=name, version=version, declared_version=evaluator.spec.version)
         judged = [_judged(pair.trial, result) for pair, result in zip(pairs, results, strict=True)]
-        columns = {column: [one[column] for one in judged] for column in judged[0]}
+        columns = {column: [row[column] for row in judged] for column in judged[0]}
         metrics = zip(by["metric"], judged, strict=True)
         identities = [
-            judgement_id(owner, metric, one["left_run_id"], one["right_run_id"], one["shown_first"], version)
-            for metric, one in metrics
+            judgement_id(owner, metric, row["left_run_id"], row["right_run_id"], row["shown_first"], version)
+            for metric, row in metrics
         ]
         return {**by, **columns, "judgement_id": identities, "experiment_id": (owner,) * len(judged)}
 

@@ -222,10 +222,10 @@ def check_pairwise(
     """
     for judge in judges:
         _check_controls(judge, examples)
-        for one in judge.all:
-            _check_judge(one, spec)
-            if is_ours(one.spec):
-                check_settings(one.bound, examples)
+        for member in judge.all:
+            _check_judge(member, spec)
+            if is_ours(member.spec):
+                check_settings(member.bound, examples)
         for tier in judge.tiers:
             _check_decides_pairs(judge.name, tier.spec)
         if (name := judge.bound.name) in item_metrics:
@@ -347,7 +347,7 @@ def _check_controls(
         return
     try:
         made = controls_of(judge.spec, examples, evaluator.spec.controls, owner="", of_pairs=tested.scope == "pair")
-        tried = [_is_asked(tested, one) for one in islice(made, 3 * MAX_EXAMPLES)]
+        tried = [_is_asked(tested, control) for control in islice(made, 3 * MAX_EXAMPLES)]
     except InputError as error:
         raise InputError(f"evaluator {evaluator.name!r}: {error}") from error
     if tried and not any(tried):

@@ -43,7 +43,7 @@ def draw(spec: EvaluatorSpec, examples: Sequence[ExampleRow]) -> Sample | None:
     rates: dict[str, float] = {}
     for value, members in strata.items():
         rate = (spec.sample_rate or 1.0) if value is None else spec.sample_rates[value]
-        in_turn = sorted(members, key=lambda one: hashlib.sha256(f"{spec.sample_seed} {one}".encode()).digest())
+        in_turn = sorted(members, key=lambda member: hashlib.sha256(f"{spec.sample_seed} {member}".encode()).digest())
         chosen = in_turn[: max(1, math.floor(rate * len(members) + 0.5))]
         drawn.update(chosen)
         rates.update(dict.fromkeys(members, len(chosen) / len(members)))

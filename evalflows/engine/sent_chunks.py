@@ -24,17 +24,17 @@ def with_budget_parts(
     if not run.prepared.spec.task_runner.is_elsewhere or not work:
         return work
     attempt = min(row.recorded_at for row in rows if row.state == "running")
-    chunks: list[Chunk] = [chunk for one in work for chunk in one.chunks]
+    chunks: list[Chunk] = [chunk for unit in work for chunk in unit.chunks]
     made: Iterator[Any] = iter(with_dispatch(run.store, chunks, attempt, _left(run, rows), ahead or items_of(work)))
     return [
-        replace(one, chunks=tuple(islice(made, len(one.chunks)))) if isinstance(one, Rounds) else next(made)
-        for one in work
+        replace(unit, chunks=tuple(islice(made, len(unit.chunks)))) if isinstance(unit, Rounds) else next(made)
+        for unit in work
     ]
 
 
 def items_of(work: Iterable[Rounds | Chunk]) -> int:
     """Return the number of items in some chunks: runs, examples of pairs, or items of production."""
-    return sum(chunk.n_items for one in work for chunk in one.chunks)
+    return sum(chunk.n_items for unit in work for chunk in unit.chunks)
 
 
 def chunks_to_repeat(run: RunContext[Any], rows: Sequence[Started], work: Sequence[OfRun]) -> Sequence[OfRun]:
@@ -49,7 +49,7 @@ def chunks_to_repeat(run: RunContext[Any], rows: Sequence[Started], work: Sequen
     if not left.is_limited or left.is_spent:
         return []
     return [
-        one for one in work if any(was_over_budget(run.store, chunk.owner, chunk.part_name) for chunk in one.chunks)
+        unit for unit in work if any(was_over_budget(run.store, chunk.owner, chunk.part_name) for chunk in unit.chunks)
     ]
 
 

@@ -54,7 +54,7 @@ def text_field(target: object) -> str | None:
     except InputError:  # the target itself says so
         return None
     others = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    needed = [one for one in parameters if one.default is one.empty and one.kind not in others]
+    needed = [p for p in parameters if p.default is p.empty and p.kind not in others]
     known = (*OFFERED, "input")
     return needed[0].name if len(needed) == 1 and needed[0].name not in known else None
 

@@ -36,7 +36,7 @@ def fields_with_texts(spec: ExperimentSpec | ComparisonSpec | TraceEvaluationSpe
     if isinstance(spec, TraceEvaluationSpec):
         written["watch"] = [*_with_closed_modes_watched(spec.watch, spec.evaluators)]
     if isinstance(spec, ExperimentSpec):
-        written["targets"] = [_with_prompts(one) if isinstance(one, ChatTarget) else one for one in spec.targets]
+        written["targets"] = [_with_prompts(t) if isinstance(t, ChatTarget) else t for t in spec.targets]
         written["gates"] = [_with_closed_modes(gate, spec.evaluators) for gate in spec.gates]
         written["summary_evaluators"] = [_judge_with_texts(judge) for judge in spec.summary_evaluators]
         if spec.compare is not None:

@@ -156,8 +156,8 @@ def _origin(item: Item) -> Row:
 def _turns(row: Row, turns: Literal["whole", "next"], *, keeps: bool) -> Iterator[Row]:
     """Yield the examples of a conversation, with what the application said as the reference only if it is kept."""
     origin = row.pop("origin")
-    for one in conversation_rows(row, turns):
-        yield one | {"origin": origin} | ({} if keeps else {"reference_outputs": None})
+    for example in conversation_rows(row, turns):
+        yield example | {"origin": origin} | ({} if keeps else {"reference_outputs": None})
 
 
 def _masked(row: Row, masking: Masking, patterns: Sequence[SecretPattern]) -> Row:

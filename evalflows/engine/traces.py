@@ -117,11 +117,11 @@ def trace_chunks(
             batch_id=batch.batch_id,
             day=day,
             number=number,
-            size=len(part),
-            packed=pickle.dumps(part),
-            scored=scored & {key.id for key in part},
+            size=len(chunk_keys),
+            packed=pickle.dumps(chunk_keys),
+            scored=scored & {key.id for key in chunk_keys},
         )
-        for number, (day, part) in enumerate(parts, start=first)
+        for number, (day, chunk_keys) in enumerate(parts, start=first)
     ]
 
 
@@ -240,7 +240,7 @@ class TraceEvaluation(JudgesAnswers[AnsweredItem]):
             spool.add("judgements", score, flush=False)
         known = {row.judgement_id for row in before if is_final(row)}
         made = {row.judgement_id: row for row in before if row.judgement_id in loaded.tried}
-        made |= {row.judgement_id: row for found in of_run.values() for row in found if row.judgement_id not in known}
+        made |= {row.judgement_id: row for rows in of_run.values() for row in rows if row.judgement_id not in known}
         scores = [row for row in made.values() if row.evaluator not in self.composite_versions]
         composites += [row for row in made.values() if row.evaluator in self.composite_versions]
         return replace(chunk, packed=b"", counts=_counts(chunk, of_run, before, scores, composites))
@@ -266,11 +266,11 @@ def _counts(
     composites: Sequence[JudgementRow],
 ) -> Counts:
     """Count what became of a chunk's items, by the rows of its judgements, those made before, and those it made."""
-    of_items = defaultdict(list, {item: list(found) for item, found in of_run.items()})
+    of_items = defaultdict(list, {item: list(rows) for item, rows in of_run.items()})
     for row in before:
         if row.subject_id not in of_run:
             of_items[row.subject_id].append(row)
-    failed = sum(all(row.status in MISSING for row in found) for found in of_items.values() if found)
+    failed = sum(all(row.status in MISSING for row in rows) for rows in of_items.values() if rows)
     return Counts(
         fetched=chunk.size,
         processed=chunk.size - failed,
@@ -308,7 +308,7 @@ def _made(run: Context, batch_id: str) -> TraceEvaluation:
     factory = EvaluatorFactory(spec, ledger, budget, run.calls)
     versions = {judge.name: judge.version for judge in prepared.described if judge.scope != "mapper"}
     made = [factory.evaluator(evaluator, None) for evaluator in prepared.evaluators]
-    evaluators = [replace(one, version=versions[one.bound.name]) if one.asks_for_scores else one for one in made]
+    evaluators = [replace(e, version=versions[e.bound.name]) if e.asks_for_scores else e for e in made]
     return TraceEvaluation(
         run=run,
         batch=batch,

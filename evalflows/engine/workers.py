@@ -167,20 +167,20 @@ class _Places:
         if self._free:
             self._free -= 1
             return
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heappush(self._waiting, (turn, next(self._arrivals), place))
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heappush(self._waiting, (turn, next(self._arrivals), waiter))
         try:
-            await place
+            await waiter
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
+            if waiter.done() and not waiter.cancelled():
                 self.give()
             raise
 
     def give(self) -> None:
         while self._waiting:
-            _, _, place = heappop(self._waiting)
-            if not place.done():
-                place.set_result(None)
+            _, _, waiter = heappop(self._waiting)
+            if not waiter.done():
+                waiter.set_result(None)
                 return
         self._free += 1
 

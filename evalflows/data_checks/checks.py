@@ -294,7 +294,7 @@ def _result(
         "unexpected_percent": _percent(unexpected, checked - missing),
         "missing_percent": _percent(missing, checked),
         "partial_unexpected_list": [_shown(value) for value, *_ in rows[:SHOWN_VALUES]],
-        "partial_unexpected_index_list": [dict(zip(places, place, strict=True)) for _, *place in rows if place] or None,
+        "partial_unexpected_index_list": [dict(zip(places, index, strict=True)) for _, *index in rows if index] or None,
     }
     if expectation.type.endswith("_be_null"):  # nothing is missing
         del figures["missing_percent"]
@@ -353,7 +353,7 @@ def _in_words(
     problem = f"{column} is empty" if is_field else _IN_WORDS.get((kind, column))
     if problem is None or not count or "row_condition" in kwargs:
         return None
-    rows = [str(place["example"]) for place in places[:3] if place.get("example") is not None]
+    rows = [str(row["example"]) for row in places[:3] if row.get("example") is not None]
     such = f", such as {'row' if len(rows) == 1 else 'rows'} {', '.join(rows)}" if rows else ""
     return f"{problem} in {count} of {of} examples{such}"
 

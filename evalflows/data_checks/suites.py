@@ -97,7 +97,7 @@ def _table(examples: Sequence[ExampleRow], kwargs: Sequence[str]) -> tuple[list[
 def _row(example: ExampleRow, columns: Sequence[str]) -> list[Any]:
     """Return columns of an example, and fields of its texts, in which blank text is null."""
     objects = {name: _object(getattr(example, name)) for name in TEXTS}
-    fields = {f"{name}.{field}": value for name, found in objects.items() for field, value in found.items()}
+    fields = {f"{name}.{field}": value for name, content in objects.items() for field, value in content.items()}
     return [_plain(fields.get(name)) if "." in name else getattr(example, name) for name in columns]
 
 

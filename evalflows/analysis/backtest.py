@@ -467,14 +467,14 @@ def with_regression(paired: PairedMetric, rows: PairedRows, regression: float, s
     """Make the candidate's mean worse by `regression`: random passes become fails; bounded values move the same
     fraction of their distance to the worst value; unbounded values all move by the same amount."""
     worst, distance = _worst(paired), _distance_to_worst(paired)
-    part = min(regression / distance, 1.0) if distance else 0.0
+    fraction = min(regression / distance, 1.0) if distance else 0.0
     if not np.isfinite(worst):
         regressed = rows.candidate + (-regression if paired.scale.higher_is_better else regression)
     elif paired.is_binary:
-        fails = np.random.default_rng([seed, 1]).random(rows.candidate.shape) < part
+        fails = np.random.default_rng([seed, 1]).random(rows.candidate.shape) < fraction
         regressed = np.where(fails & ~np.isnan(rows.candidate), worst, rows.candidate)
     else:
-        regressed = rows.candidate + part * (worst - rows.candidate)
+        regressed = rows.candidate + fraction * (worst - rows.candidate)
     return rows._replace(candidate=regressed)
 
 

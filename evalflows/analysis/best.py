@@ -55,7 +55,7 @@ class Best:
         if self.reason:
             return [*out, self.reason]
         level = f"{self.confidence_level:.0%}"
-        alike = [one.name for one in others if one.may_be_best]
+        alike = [variant.name for variant in others if variant.may_be_best]
         if alike:
             out.append(
                 f"{len(alike)} other{'s' * (len(alike) > 1)} cannot be told from the best ({level}): {', '.join(alike)}"
@@ -108,16 +108,14 @@ def best_of(store: Store, experiments: Sequence[str], metric: str | None = None,
             raise InputError(f"best: {chosen} of {names[row.experiment_id]}: got a sample, wanted all answers judged")
     places = [dict(zip(pair.matched.baseline, pair.matched.candidate, strict=True)) for pair in pairs if pair.matched]
     common = sorted(reduce(lambda some, others: some & others.keys(), places, {*places[0]}))
-    columns = [
-        [*(pair.values[chosen].values[place[one]] for one in common)] for pair, place in zip(pairs, places, strict=True)
-    ]
+    columns = [[*(pair.values[chosen].values[at[i]] for i in common)] for pair, at in zip(pairs, places, strict=True)]
     values = np.array(columns, dtype=np.float64).reshape(len(rows), -1).T
     known = np.flatnonzero(np.isfinite(values).all(axis=1))
     if not len(known):
         raise InputError(f"best: got no example with a value of {chosen} in all {len(rows)} experiments")
     sign = 1.0 if spec.direction(chosen).higher_is_better else -1.0
     clusters = pairs[0].clusters
-    of_known = None if clusters is None else [clusters[common[one]] for one in known]
+    of_known = None if clusters is None else [clusters[common[i]] for i in known]
     base = ids.index(baseline) if baseline else 0
     found = select_best(sign * values[known], baseline=base, clusters=of_known, confidence_level=spec.confidence_level)
     return Best(
@@ -159,15 +157,15 @@ def _metric(metric: str | None, of_evaluators: Sequence[str], shared: set[str]) 
 
 
 def _variants(rows: Sequence[ExperimentRow], names: dict[str, str], found: Selection, sign: float) -> list[Variant]:
-    order = sorted(range(len(rows)), key=lambda one: (one != found.winner, -found.means[one]))
+    order = sorted(range(len(rows)), key=lambda index: (index != found.winner, -found.means[index]))
     return [
         Variant(
-            experiment_id=rows[one].experiment_id,
-            name=names[rows[one].experiment_id],
-            mean=float(sign * found.means[one]),
-            may_be_best=None if found.reason else one in found.contenders,
+            experiment_id=rows[index].experiment_id,
+            name=names[rows[index].experiment_id],
+            mean=float(sign * found.means[index]),
+            may_be_best=None if found.reason else index in found.contenders,
         )
-        for one in order
+        for index in order
     ]
 
 

@@ -97,8 +97,8 @@ def calibrate(store: Store, experiment: str, composite: str | None, ranks: Mappi
 def _agreement(scores: Sequence[float], ranks: Sequence[float]) -> float | None:
     """Return the share of pairs of cases whose scores are in the order of the ranks; a tie of scores is one half."""
     pairs = [
-        (one - other) * (theirs - mine)
-        for number, (one, mine) in enumerate(zip(scores, ranks, strict=True))
+        (score - other) * (theirs - mine)
+        for number, (score, mine) in enumerate(zip(scores, ranks, strict=True))
         for other, theirs in zip(scores[number + 1 :], ranks[number + 1 :], strict=True)
         if mine != theirs
     ]

@@ -26,9 +26,9 @@ class Standing:
             None,
         )
 
-    def _beats_all(self, one: str) -> bool:
-        others = [other for other in self.candidates if other != one]
-        return all((one, other) in self.better and (other, one) not in self.better for other in others)
+    def _beats_all(self, candidate: str) -> bool:
+        others = [other for other in self.candidates if other != candidate]
+        return all((candidate, other) in self.better and (other, candidate) not in self.better for other in others)
 
 
 def standing(store: Store, candidates: Sequence[str], metrics: Sequence[str]) -> Standing:

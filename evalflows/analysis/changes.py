@@ -131,8 +131,8 @@ class ComparedExperiments:
     @property
     def parameters(self) -> list[object]:
         """The values of $1 to $3 in it."""
-        pairs = [(one, example) for one, examples in (self.chosen or {}).items() for example in examples]
-        chosen = [[pair[place] for pair in pairs] for place in (0, 1)] if self.chosen is not None else [None, None]
+        pairs = [(owner, example) for owner, examples in (self.chosen or {}).items() for example in examples]
+        chosen = [[pair[column] for pair in pairs] for column in (0, 1)] if self.chosen is not None else [None, None]
         return [self.experiment_ids, *chosen]
 
 
@@ -215,7 +215,7 @@ def changed_examples(store: Store, compared: ComparedExperiments, wanted: Change
     """Return the changes, with texts, the worst first. Across metrics, gains are relative to the metric's largest."""
     query = f"""select null, {", ".join(WITHOUT_TEXTS)} from ({wanted_query(compared.query)})
                 order by relative_gain nulls last, position, metric, candidate_experiment_id"""
-    return [one for _, one in _read(store, compared, query, [*compared.parameters, *wanted.parameters])]
+    return [change for _, change in _read(store, compared, query, [*compared.parameters, *wanted.parameters])]
 
 
 def change_lists(store: Store, compared: ComparedExperiments, wanted: ChangeFilter, *, limit: int) -> list[ChangeList]:
@@ -223,9 +223,9 @@ def change_lists(store: Store, compared: ComparedExperiments, wanted: ChangeFilt
     counts: dict[tuple[str, Change], int] = {}
     lists: dict[tuple[str, Change], list[ExampleChange]] = {}
     values = [*compared.parameters, *replace(wanted, once=True).parameters, max(limit, 1)]
-    for count, one in _read(store, compared, lists_query(compared.query), values):
-        counts[one.candidate_experiment_id, one.change] = count
-        lists.setdefault((one.candidate_experiment_id, one.change), []).append(one)
+    for count, change in _read(store, compared, lists_query(compared.query), values):
+        counts[change.candidate_experiment_id, change.change] = count
+        lists.setdefault((change.candidate_experiment_id, change.change), []).append(change)
     return [
         ChangeList(candidate_experiment_id=owner, change=change, count=count, examples=lists[owner, change][:limit])
         for (owner, change), count in counts.items()
@@ -249,18 +249,18 @@ def _read(
 def _with_texts(store: Store, baseline: str, page: Sequence[ExampleChange]) -> list[ExampleChange]:
     """Add the question, and what both sides answered and were told."""
     ids, metrics, examples = (
-        [getattr(one, name) for one in page] for name in ("candidate_experiment_id", "metric", "example_id")
+        [getattr(change, name) for change in page] for name in ("candidate_experiment_id", "metric", "example_id")
     )
-    signs = [1.0 if (one.value or 0) > (one.baseline_value or 0) else -1.0 for one in page]  # as it moved
+    signs = [1.0 if (change.value or 0) > (change.baseline_value or 0) else -1.0 for change in page]  # as it moved
     rows, texts = ask(store, (EXAMPLES_SHOWN, [ids, metrics, examples, signs, baseline]), (TEXTS, [ids, examples]))
-    shown = {(place, is_baseline): dict(zip(OF_RUN, row, strict=True)) for place, is_baseline, *row in rows}
+    shown = {(index, is_baseline): dict(zip(OF_RUN, row, strict=True)) for index, is_baseline, *row in rows}
     of_example: dict[tuple[str, str], Any] = {(owner, example): row for owner, example, *row in texts}
     out = []
-    for index, one in enumerate(page):
-        inputs, reference = of_example[one.candidate_experiment_id, one.example_id]
+    for index, change in enumerate(page):
+        inputs, reference = of_example[change.candidate_experiment_id, change.example_id]
         baselines = {f"baseline_{name}": text for name, text in shown.get((index, True), {}).items()}
         sides = {**shown.get((index, False), {}), **baselines}
-        out.append(replace(one, inputs=inputs, reference_outputs=reference, **sides))
+        out.append(replace(change, inputs=inputs, reference_outputs=reference, **sides))
     return out
 
 
@@ -379,6 +379,6 @@ def changes_of(
     (rows,) = ask(store, (metrics_query(compared.query), [*compared.parameters, list(metrics)]))
     changes: dict[str, dict[str, list[ExampleChange]]] = {metric: {} for metric in metrics}
     for row in rows:
-        one = ExampleChange(**dict(zip(WITHOUT_TEXTS, row, strict=True)))
-        changes[one.metric].setdefault(one.example_id, []).append(one)
+        change = ExampleChange(**dict(zip(WITHOUT_TEXTS, row, strict=True)))
+        changes[change.metric].setdefault(change.example_id, []).append(change)
     return changes

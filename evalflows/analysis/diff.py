@@ -123,7 +123,7 @@ def _example_ids(pair: ExperimentPair) -> Sequence[str]:
     """Return the shared examples that count."""
     assert pair.matched is not None
     return (
-        [pair.matched.example_ids[place] for place in pair.shared_places("")]
+        [pair.matched.example_ids[index] for index in pair.shared_places("")]
         if pair.where
         else pair.matched.example_ids
     )
@@ -139,8 +139,8 @@ def _chosen(reader: MetricReader, rows: Sequence[ExperimentRow], where: str) -> 
     examples = {}
     for row in rows:
         ids = reader.matched(row, row).example_ids
-        examples[row.experiment_id] = [ids[place] for place in reader.places_where(row.snapshot_id, where)]
-    estimates = [one for row in rows for one in estimate_rows(reader, row, reader.spec(row), where)]
+        examples[row.experiment_id] = [ids[index] for index in reader.places_where(row.snapshot_id, where)]
+    estimates = [estimate for row in rows for estimate in estimate_rows(reader, row, reader.spec(row), where)]
     return ChosenExamples(where=where, examples=examples, estimates=estimates)
 
 

@@ -352,8 +352,8 @@ class ExperimentPair:
     def _excluded(self) -> Sequence[Mapping[str, Reason]]:
         """The metrics that decide nothing because of their judge: the candidate's, and the baseline's."""
         return [
-            with_dependent_composites({metric: one.reason for metric, one in found.items()}, self.spec)
-            for found in self.exclusions
+            with_dependent_composites({metric: exclusion.reason for metric, exclusion in side.items()}, self.spec)
+            for side in self.exclusions
         ]
 
     @cached_property

@@ -121,7 +121,7 @@ def _telling(value: float, digits: int, marks: Sequence[float]) -> int:
     """Return the digits, or up to MORE_AT_A_MARK more, with which a value does not look like a bound that it misses."""
     bounds = [mark for mark in marks if mark]
     some = range(digits, digits + MORE_AT_A_MARK + 1)
-    return next((one for one in some if not any(_is_hidden(value, mark, one) for mark in bounds)), digits)
+    return next((enough for enough in some if not any(_is_hidden(value, mark, enough) for mark in bounds)), digits)
 
 
 def _is_hidden(end: float, mark: float, digits: int) -> bool:

@@ -138,7 +138,7 @@ def _spent(spec: ExperimentSpec, earlier: list[Look], unkept: list[str]) -> floa
 def _unkept(store: Store, spec: ExperimentSpec, run_group: str, since: datetime | None) -> list[str]:
     """Return the other run groups with answers to the final examples whose looks are not kept."""
     found = unkept_looks(store, spec.dataset.snapshot or "", since)
-    return [one for one in found if one != run_group]
+    return [group for group in found if group != run_group]
 
 
 def _others(store: Store, spec: ExperimentSpec, run_group: str, since: datetime | None) -> list[Look]:
@@ -163,7 +163,5 @@ def _since(store: Store, spec: ExperimentSpec) -> datetime | None:
     """When the newest of the baselines that the spec's gates compare with was approved, for the first time in a row."""
     names = {spec.name, *(baseline_name(spec, gate) for gate in spec.gates if spec.baseline_target(gate) is None)}
     held = (approval for approval in approvals(store) if approval.name in names)  # by name, newest first
-    same = (
-        next(groupby(of_name, lambda one: one.experiment_id))[1] for _, of_name in groupby(held, lambda one: one.name)
-    )
-    return max((min(one.recorded_at for one in approved) for approved in same), default=None)
+    same = (next(groupby(of_name, lambda a: a.experiment_id))[1] for _, of_name in groupby(held, lambda a: a.name))
+    return max((min(approval.recorded_at for approval in approved) for approved in same), default=None)

@@ -159,7 +159,7 @@ class GateEvaluation:
         pair, rejudged = self.pair, self._rejudged if self.is_refused else None
         rows = [row for row in (pair.candidate, pair.baseline, rejudged) if row is not None]
         owners = {name for row in rows for name in (row.experiment_id, row.snapshot_id, controls_batch(row.run_group))}
-        owners |= {one.batch_id for side in pair.exclusions for one in side.values() if one.batch_id is not None}
+        owners |= {e.batch_id for side in pair.exclusions for e in side.values() if e.batch_id is not None}
         if self._production is not None:
             owners |= {*self._production.owners}
         elif pair.baseline is not None and (
@@ -319,7 +319,7 @@ def keep_decision(store: Store, evaluation: GateEvaluation, flow_run: str | None
             text = f"{len(deleted)} earlier decisions are missing from this store, such as {deleted[0]}"
         known = from_json(row.comparability) or []
         said = Difference(what="history", text=text).as_dict()
-        row = replace(row, comparability=to_json([*(one for one in known if one["what"] != "history"), said]))
+        row = replace(row, comparability=to_json([*(entry for entry in known if entry["what"] != "history"), said]))
     tables["decisions"] = [row]
     contents = [(table, [to_arrow(table, rows)]) for table, rows in tables.items()]
     store.publish_all(row.decision_id, contents, Written(evidence=evidence, flow_run=flow_run))

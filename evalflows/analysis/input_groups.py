@@ -39,7 +39,7 @@ def kept_groups(store: Store, snapshot_id: str) -> list[int] | None:
     """Return the group of each example of a snapshot, by position, -1 for one like no other; None if none are kept."""
     with suppress(OSError, ValueError):
         found = from_json(store.filesystem.cat_file(_path(store, snapshot_id)).decode())
-        return [int(one) for one in found]
+        return [int(group) for group in found]
     return None
 
 

@@ -81,7 +81,7 @@ def interim_difference(paired: PairedMetric, interim_analyses: InterimAnalyses, 
         _filled(candidate, of_candidate, paired.scale) - _filled(baseline, of_baseline, paired.scale)
         for of_candidate, of_baseline in ((low, high), (high, low))
     )
-    clusters = None if paired.clusters is None else [paired.clusters[place] for place in seen]
+    clusters = None if paired.clusters is None else [paired.clusters[index] for index in seen]
     so_far = replace(paired, candidate=candidate, baseline=baseline, clusters=clusters)
     return RunningEstimate(
         value=so_far.difference(paired.confidence_level).difference,
@@ -209,7 +209,7 @@ def _running_clusters(clusters: Clusters, seen: Places, counted: Mask) -> _Runni
     names = [name if name is not None else f"alone {index}" for index, name in enumerate(clusters)]
     sizes = Counter(names).values()
     return _RunningClusters(
-        names=[names[place] for place in seen[counted]],
+        names=[names[index] for index in seen[counted]],
         average_size=len(names) / len(sizes),
         largest_size=max(sizes),
     )

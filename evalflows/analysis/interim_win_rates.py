@@ -37,7 +37,7 @@ class Look:
 
     def of_examples(self, examples: Collection[str]) -> "Look":
         """Restrict to some examples."""
-        places = {example: place for example, place in self.places.items() if example in examples}
+        places = {example: index for example, index in self.places.items() if example in examples}
         clusters = {example: cluster for example, cluster in self.clusters.items() if example in examples}
         return replace(self, places=places, clusters=clusters)
 

@@ -86,10 +86,10 @@ def exclusions(
     left to the caller.
     """
     found = {
-        one.metric: controls.get(one.evaluator)
-        or people.get((one.version, base_metric(one.metric)))
-        or fallback.get(base_metric(one.metric))
-        for one in judged
+        given.metric: controls.get(given.evaluator)
+        or people.get((given.version, base_metric(given.metric)))
+        or fallback.get(base_metric(given.metric))
+        for given in judged
     }
     return {metric: exclusion for metric, exclusion in found.items() if exclusion}
 
@@ -98,7 +98,7 @@ def excluded_metrics(store: Store, groups: Mapping[str, str]) -> dict[tuple[str,
     """Return the metrics of experiments that decide nothing, and composites of them; `groups` are run groups by id."""
     controls, people = by_controls(store, {*groups.values()}), by_people(store)
     fallback = by_fallback(store, specs_with_steps(store, [*groups]))
-    concerned = [one for one, group in groups.items() if people or controls[group] or one in fallback]
+    concerned = [owner for owner, group in groups.items() if people or controls[group] or owner in fallback]
     if not concerned:
         return {}
     from evalflows.specs.metrics import CompositeSpec  # late: pydantic is slow to import
@@ -231,17 +231,17 @@ def of_comparison(store: Store, row: ComparisonSetRow, evaluators: Mapping[str, 
     judged = [JudgedMetric(metric, name, versions.get(name, "")) for metric, name in evaluators.items()]
     controls = by_controls(store, [row.comparison_id])[row.comparison_id]
     fallback = by_fallback(store, {row.comparison_id: row.spec}).get(row.comparison_id, {})
-    return {metric: one.reason for metric, one in exclusions(judged, controls, by_people(store), fallback).items()}
+    return {metric: e.reason for metric, e in exclusions(judged, controls, by_people(store), fallback).items()}
 
 
 def by_fallback(store: Store, specs: Mapping[str, str]) -> dict[str, dict[str, Exclusion]]:
     """Return the metrics that were judged mostly by a fallback that does not count, by owner and metric."""
     found: dict[str, dict[str, Exclusion]] = {}
-    for one in stepped_in(store, specs):
-        if one.is_fallback and not one.counts and one.n > MOSTLY * one.n_scored:
-            text = f"the {one.decided_by} judged {one.n} of {one.n_scored}, since the judge was down"
+    for stepped in stepped_in(store, specs):
+        if stepped.is_fallback and not stepped.counts and stepped.n > MOSTLY * stepped.n_scored:
+            text = f"the {stepped.decided_by} judged {stepped.n} of {stepped.n_scored}, since the judge was down"
             reason = Reason("judged_by_fallback", f"{text} (fallback_counts: true accepts that)")
-            found.setdefault(one.owner, {})[one.metric] = Exclusion(judge=one.metric, reason=reason)
+            found.setdefault(stepped.owner, {})[stepped.metric] = Exclusion(judge=stepped.metric, reason=reason)
     return found
 
 

@@ -36,18 +36,18 @@ def judge_standings(store: Store, evaluator: str | None = None) -> list[RankedJu
     joined: dict[JudgeOfLabels, list[JudgeAndLabels]] = {}
     for items in labelled_items(store, evaluator):
         try:
-            one = join_labels(items.judgements, items.labels, is_pairs=items.is_pairs)
+            both = join_labels(items.judgements, items.labels, is_pairs=items.is_pairs)
         except InputError:  # numbers on one side and labels on the other cannot be compared
             continue
-        joined.setdefault(items.judge, []).append(one)
+        joined.setdefault(items.judge, []).append(both)
     return sorted((_standing(judge, some) for judge, some in joined.items()), key=_place)
 
 
 def _standing(judge: JudgeOfLabels, joined: Sequence[JudgeAndLabels]) -> RankedJudge:
     """Return the figures over all items of experiments in which the judge gave the same kind of values."""
-    kind = "numbers" if any(one.kind == "numbers" for one in joined) else joined[0].kind
-    people = pd.concat([one.people for one in joined])
-    counted = pd.concat([one.labels for one in joined])
+    kind = "numbers" if any(both.kind == "numbers" for both in joined) else joined[0].kind
+    people = pd.concat([both.people for both in joined])
+    counted = pd.concat([both.labels for both in joined])
     found = None if kind == "numbers" else agreement(*both_labels(people, kind))
     error = None
     if kind in ("yes_no", "numbers"):
@@ -64,8 +64,8 @@ def _standing(judge: JudgeOfLabels, joined: Sequence[JudgeAndLabels]) -> RankedJ
     )
 
 
-def _place(one: RankedJudge) -> tuple[object, ...]:
+def _place(judge: RankedJudge) -> tuple[object, ...]:
     """Return the best of each labelled metric first."""
-    by_rank = one.correlation if one.kappa is None else one.kappa
-    ranks = [(value is None, -(value or 0.0)) for value in (by_rank, one.agreement)]
-    return one.people_metric, *ranks, one.evaluator, one.evaluator_version
+    by_rank = judge.correlation if judge.kappa is None else judge.kappa
+    ranks = [(value is None, -(value or 0.0)) for value in (by_rank, judge.agreement)]
+    return judge.people_metric, *ranks, judge.evaluator, judge.evaluator_version

@@ -161,7 +161,7 @@ def find_modes(
         with recording(recorder):
             if describes and complete is not None:
                 said = loop.run(_described(texts, kind, complete))
-                told |= _noted([Failure(id=one, notes=[sentence]) for one, sentence in said.items()])
+                told |= _noted([Failure(id=identity, notes=[sentence]) for identity, sentence in said.items()])
             found = loop.run(_found(sorted(told.items()), taxonomy, kind, embed, complete, similarity))
     store.seal(owner, ["calls"])
     return replace(
@@ -231,14 +231,14 @@ async def _found(
             continue
         places = np.flatnonzero(joined == number)
         near = places[np.argsort(-(vectors[places] @ middle(vectors[places])), kind="stable")].tolist()
-        said = [sentences[place] for place in near]
+        said = [sentences[index] for index in near]
         what = "task" if kind == "topic" else "failure"
         name, definition = spoken.name(places), f"The {what} is like this one: {texts[near[0]]}"
         if size >= MIN_FAILURES and complete is not None:
             name, definition = await _named(said, kind, complete)
         name = unique(name, taken)
         taken.add(name)
-        group = Group(name=name, definition=definition, sentences=said, failures=[noted[place][0] for place in near])
+        group = Group(name=name, definition=definition, sentences=said, failures=[noted[index][0] for index in near])
         (proposed if size >= MIN_FAILURES else rare).append(group)
     covered = Counter(dict.fromkeys(covering.values(), 0))
     for number, mode in covering.items():
@@ -262,9 +262,9 @@ async def _found(
 def _with_variants(joined: IntArray, compared: Sequence[Compared]) -> IntArray:
     """Return the group of each note, where those of one template with other usual values are groups of their own."""
     usual = _usual(len(compared))
-    counts = Counter(one.text for one in compared if one.is_variant)
+    counts = Counter(note.text for note in compared if note.is_variant)
     numbers = {text: len(compared) + index for index, text in enumerate(counts) if counts[text] >= usual}
-    found = np.array([numbers.get(one.text, of) for one, of in zip(compared, joined, strict=True)], dtype=np.intp)
+    found = np.array([numbers.get(note.text, of) for note, of in zip(compared, joined, strict=True)], dtype=np.intp)
     names, sizes = np.unique(found, return_counts=True)
     found[np.isin(found, names[sizes == 1])] = -1
     return by_size(found)
@@ -279,14 +279,14 @@ async def _embedded(sentences: Sequence[str], embed: Embed | None) -> FloatArray
         return np.zeros((len(sentences), 1))
     limit = asyncio.Semaphore(16)
 
-    async def of(part: list[str]) -> FloatArray:
+    async def of(chunk: list[str]) -> FloatArray:
         async with limit:
-            return np.asarray(await embed(part), dtype=np.float64)
+            return np.asarray(await embed(chunk), dtype=np.float64)
 
     found = np.concatenate(await asyncio.gather(*map(of, parts)))
     found /= np.linalg.norm(found, axis=1, keepdims=True)
-    place = {sentence: number for number, sentence in enumerate(unique)}
-    return np.asarray(found[[place[sentence] for sentence in sentences]])
+    index_of = {sentence: number for number, sentence in enumerate(unique)}
+    return np.asarray(found[[index_of[sentence] for sentence in sentences]])
 
 
 async def _covering(
@@ -305,7 +305,7 @@ async def _covering(
         own = middle(await _embedded([mode.definition, *sorted(examples)], embed))
         for number in range(int(joined.max(initial=-1)) + 1):
             places = np.flatnonzero(joined == number).tolist()
-            has_example = any(texts[place] in examples for place in places)
+            has_example = any(texts[index] in examples for index in places)
             if has_example or float(own @ middle(vectors[places])) >= COVERED:
                 covering.setdefault(number, mode.name)
     return covering
@@ -315,8 +315,8 @@ async def _described(texts: Sequence[AnswerTexts], kind: Kind, complete: Complet
     """Return a model's sentence about each answer or task, by its id; none about one in which it finds nothing."""
     fields = {"is_found": {"type": "boolean"}, "sentence": {"type": "string"}}
 
-    async def of(one: AnswerTexts) -> tuple[str, str | None]:
-        inputs, reference_outputs, outputs = map(_fields, (one.inputs, one.reference_outputs, one.outputs))
+    async def of(item: AnswerTexts) -> tuple[str, str | None]:
+        inputs, reference_outputs, outputs = map(_fields, (item.inputs, item.reference_outputs, item.outputs))
         reply = await ask(
             complete,
             shipped("describe_task" if kind == "topic" else "describe_failure"),
@@ -325,12 +325,12 @@ async def _described(texts: Sequence[AnswerTexts], kind: Kind, complete: Complet
             needed=("inputs",),
             temperature=0.0,
         )
-        return one.id, reply.verdict["sentence"] if reply.verdict["is_found"] else None
+        return item.id, reply.verdict["sentence"] if reply.verdict["is_found"] else None
 
     found = await asyncio.gather(*map(of, texts), return_exceptions=True)  # wait for all: each is paid
-    if failed := next((one for one in found if isinstance(one, BaseException)), None):
+    if failed := next((outcome for outcome in found if isinstance(outcome, BaseException)), None):
         raise failed
-    told = dict(one for one in found if not isinstance(one, BaseException))
+    told = dict(outcome for outcome in found if not isinstance(outcome, BaseException))
     return {identity: sentence for identity, sentence in told.items() if sentence is not None}
 
 

@@ -282,22 +282,22 @@ class Stream:
     def _change(self, row: WatchedWindowRow, slices: int) -> WatchedWindowRow:
         starts, evidence = self._evidence or self._gathered()
         self._evidence = starts, evidence
-        place = starts.index(row.window_start) if row.window_start in starts else -1
-        if place < 0 or np.isnan(evidence.e_values[place]):
+        index = starts.index(row.window_start) if row.window_start in starts else -1
+        if index < 0 or np.isnan(evidence.e_values[index]):
             return replace(row, outcome="not_evaluated", reason_code="learning")
-        e_value, level = float(evidence.e_values[place]), float(evidence.levels[place])
-        half = normal_quantile(row.confidence_level or 0.95) * float(evidence.level_errors[place])
+        e_value, level = float(evidence.e_values[index]), float(evidence.levels[index])
+        half = normal_quantile(row.confidence_level or 0.95) * float(evidence.level_errors[index])
         if e_value < alarm_threshold(self.rule.window, slices):
-            return replace(row, reference=float(evidence.baselines[place]), evidence=e_value)
+            return replace(row, reference=float(evidence.baselines[index]), evidence=e_value)
         return replace(
             row,
             value=level,
             ci_low=level - half,
             ci_high=level + half,
-            standard_error=float(evidence.level_errors[place]),
-            reference=float(evidence.baselines[place]),
+            standard_error=float(evidence.level_errors[index]),
+            reference=float(evidence.baselines[index]),
             evidence=e_value,
-            since=starts[int(evidence.starts[place])],
+            since=starts[int(evidence.starts[index])],
             outcome="violated",
         )
 
@@ -331,7 +331,7 @@ class Stream:
             yes_no=yes_no,
             varies=self.rule.allow_variation is not False,
         )
-        levels, baselines = (self.sign * (part - shift) for part in (evidence.levels, evidence.baselines))
+        levels, baselines = (self.sign * (series - shift) for series in (evidence.levels, evidence.baselines))
         return starts, replace(evidence, levels=levels, baselines=baselines)
 
     def _past_spans(self) -> list[Span]:
@@ -427,18 +427,18 @@ def window_figures(
     row = _newest_batch(store, "name", name)
     if row is None:
         known = store.query("select distinct name from source.watermarks order by 1")
-        there = ", ".join(one for (one,) in known) or "none yet"
+        there = ", ".join(evaluation for (evaluation,) in known) or "none yet"
         raise InputError(f"trace evaluation {name!r}: not in {store.layout.root}, wanted one of: {there}")
     spec = TraceEvaluationSpec.model_validate(from_json(row.spec))
     wanted = _wanted(row, size, dimensions)
     found = [
-        one
+        window
         for of in _spans(store, row, days)
-        for one in _of_days(windows_of_day(store, wanted, *of), traces_of_day(store, wanted, *of), spec)
+        for window in _of_days(windows_of_day(store, wanted, *of), traces_of_day(store, wanted, *of), spec)
     ]
     return sorted(
-        (one for one in found if not metrics or one.metric in metrics),
-        key=lambda one: (one.metric, one.slice, one.window_start),
+        (window for window in found if not metrics or window.metric in metrics),
+        key=lambda window: (window.metric, window.slice, window.window_start),
     )
 
 
@@ -493,9 +493,9 @@ def what_changed(store: Store, incident: Incident) -> list[Changed]:
     of = "failure" if incident.kind == "failure_share" else "value"
     for window in windows_of_day(store, wanted, (start - BEFORE).date(), (end - timedelta(microseconds=1)).date()):
         if (window.evaluator_version, window.of) == (version, of) and start - BEFORE <= window.start < end:
-            part = sums[window.slice][window.start >= start]
+            totals = sums[window.slice][window.start >= start]
             for index, value in enumerate((window.n, window.weight, window.total)):
-                part[index] += value
+                totals[index] += value
     (_, weight_before, total_before), (_, weight, total) = sums.pop(ALL, [[0.0] * 3, [0.0] * 3])
     if not weight:
         return []
@@ -516,15 +516,15 @@ def what_changed(store: Store, incident: Incident) -> list[Changed]:
                 of_change=added / change if added is not None and change else None,
             )
         )
-    apart = [one for one in found if (one.share, one.share_before) != (1.0, 1.0)]
-    return sorted(apart, key=lambda one: (-(one.of_change or 0.0), -one.share, one.slice))[:MOST_CHANGED]
+    apart = [entry for entry in found if (entry.share, entry.share_before) != (1.0, 1.0)]
+    return sorted(apart, key=lambda entry: (-(entry.of_change or 0.0), -entry.share, entry.slice))[:MOST_CHANGED]
 
 
 def baseline_before(incident: Incident, changed: Sequence[Changed]) -> ProductionBaseline:
     """Return the week before an incident, as the baseline of a gate: of the version that most items were of then, if
     another one came."""
-    versions = [one for one in changed if one.slice.startswith("version=")]
-    most = max(versions, key=lambda one: one.share_before, default=None)
+    versions = [version for version in changed if version.slice.startswith("version=")]
+    most = max(versions, key=lambda version: version.share_before, default=None)
     is_replaced = most is not None and most.share < most.share_before and most.n_before > 0
     return ProductionBaseline(
         evaluation=incident.name,
@@ -797,7 +797,7 @@ class Watching:
             versions=self.versions,
             condition=condition(self.spec.filter, self.spec.scope),
             size=size,
-            dimensions={part.partition("=")[0] for rule in rules for part in rule.slices} - {ALL},
+            dimensions={entry.partition("=")[0] for rule in rules for entry in rule.slices} - {ALL},
         )
         first = min(begin.values()).date()
         for number in range((self.until.date() - first).days + 1):
@@ -850,27 +850,27 @@ class Watching:
             upcoming[window.slice, window.evaluator_version].append(window)
         largest = sorted(upcoming, key=lambda key: -sum(window.n for window in upcoming[key]))[:MOST_SLICES]
         in_incident = [
-            (one.slice, one.evaluator_version or "") for one in known if not one.is_over and self._is_current(one)
+            (old.slice, old.evaluator_version or "") for old in known if not old.is_over and self._is_current(old)
         ]
         reference = self._reference(rule) if largest else {}
         return {
-            (part, version): Stream(
+            (name, version): Stream(
                 evaluation_id=self.evaluation_id,
                 rule=rule,
                 metric=self.spec.direction(rule.metric),
-                slice=part,
+                slice=name,
                 evaluator_version=version,
-                looks=[look for look in looks if (look.slice, look.evaluator_version) == (part, version)],
-                ended=[one for one in known if one.is_over and (one.slice, one.evaluator_version) == (part, version)],
+                looks=[look for look in looks if (look.slice, look.evaluator_version) == (name, version)],
+                ended=[old for old in known if old.is_over and (old.slice, old.evaluator_version) == (name, version)],
                 incident=next(
-                    (one for one in known if not one.is_over and (one.slice, one.evaluator_version) == (part, version)),
+                    (old for old in known if not old.is_over and (old.slice, old.evaluator_version) == (name, version)),
                     None,
                 ),
                 reference=reference.get(version) or next(iter(reference.values()), None),
-                upcoming=upcoming[part, version],
+                upcoming=upcoming[name, version],
                 doubt=None if judge is None or rule.kind == "failure_share" else judge.reason,
             )
-            for part, version in dict.fromkeys([*largest, *in_incident])
+            for name, version in dict.fromkeys([*largest, *in_incident])
             for judge in [self.rejected.get((version, rule.metric))]
         }
 
@@ -952,7 +952,7 @@ def _sent(events: Sequence[AlertRow], known: Sequence[Incident]) -> list[AlertRo
     metric and slice of which a person has acknowledged an incident that is not over."""
     before = {incident.incident_id for incident in known}
     ended = {event.incident_id for event in events if event.event != "alarm"}
-    silenced = {(one.metric, one.slice) for one in known if one.state == "acknowledged"}
+    silenced = {(incident.metric, incident.slice) for incident in known if incident.state == "acknowledged"}
     return [
         event
         for event in events

@@ -76,7 +76,7 @@ class Templates:
         """Return a note without that in which notes of its template differ."""
         found = self._without_values(note)
         others = [(self._open.get(hash(masked), 0), masked) for _, masked in _each_word_masked(found.text)]
-        count, masked = max(others, key=lambda one: one[0], default=(0, ""))
+        count, masked = max(others, key=lambda pair: pair[0], default=(0, ""))
         return Compared(masked, False) if count else found
 
     def _without_values(self, note: str) -> Compared:
@@ -95,8 +95,8 @@ def _split(note: str) -> tuple[_Texts, _Values]:
 
 def _parted(pattern: re.Pattern[str], note: str) -> tuple[_Texts, _Values]:
     found = [*pattern.finditer(note)]
-    starts, ends = [0, *(one.end() for one in found)], [*(one.start() for one in found), len(note)]
-    return tuple(note[start:end] for start, end in zip(starts, ends, strict=True)), tuple(one[0] for one in found)
+    starts, ends = [0, *(match.end() for match in found)], [*(match.start() for match in found), len(note)]
+    return tuple(note[start:end] for start, end in zip(starts, ends, strict=True)), tuple(match[0] for match in found)
 
 
 def _kept(rows: Sequence[_Values], fewest: float) -> list[set[str]]:
@@ -117,4 +117,4 @@ def _each_word_masked(text: str) -> Iterator[tuple[str, str]]:
     """Yield each word of a text with the text without it; none if it has too few or many."""
     found = [*_WORD.finditer(text)]
     if len(found) in WORDS:
-        yield from ((one[0], text[: one.start()] + MASK + text[one.end() :]) for one in found)
+        yield from ((match[0], text[: match.start()] + MASK + text[match.end() :]) for match in found)

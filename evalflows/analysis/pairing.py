@@ -458,7 +458,7 @@ class MatchedExamples:
         """Some of the shared examples, by their positions among them."""
         return replace(
             self,
-            example_ids=[self.example_ids[place] for place in places],
+            example_ids=[self.example_ids[index] for index in places],
             candidate=self.candidate[places],
             baseline=self.baseline[places],
             is_whole=False,
@@ -471,7 +471,7 @@ class MatchedExamples:
         return metric if self.is_whole else at_places(metric, self.baseline)
 
     def of_clusters(self, clusters: Clusters) -> Clusters:
-        return None if clusters is None else [clusters[place] for place in self.candidate]
+        return None if clusters is None else [clusters[index] for index in self.candidate]
 
 
 def matched(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> MatchedExamples:
@@ -508,7 +508,7 @@ def at_places(metric: MetricValues, places: Places) -> MetricValues:
 
 def sample_at(sample: MetricSample, places: Places) -> MetricSample:
     """Return a metric with its clusters on some of the examples."""
-    clusters = None if sample.clusters is None else [sample.clusters[place] for place in places]
+    clusters = None if sample.clusters is None else [sample.clusters[index] for index in places]
     return replace(sample, values=at_places(sample.values, places), clusters=clusters)
 
 
@@ -518,5 +518,5 @@ def _example_ids(store: Store, snapshot_id: str) -> list[str]:
 
 
 def _places(among: Sequence[str], names: Sequence[str]) -> Places:
-    place = {name: number for number, name in enumerate(among)}
-    return np.array([place[name] for name in names], dtype=np.intp)
+    index_of = {name: number for number, name in enumerate(among)}
+    return np.array([index_of[name] for name in names], dtype=np.intp)

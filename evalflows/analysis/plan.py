@@ -294,7 +294,7 @@ def _scored_on_both_sides(
     ours: RunValues, theirs: RunValues, clusters: Clusters
 ) -> tuple[RunValues, RunValues, list[str | None] | None]:
     scored = np.flatnonzero(~(np.isnan(ours).all(axis=1) | np.isnan(theirs).all(axis=1)))
-    cluster_ids = None if clusters is None else [clusters[place] for place in scored.tolist()]
+    cluster_ids = None if clusters is None else [clusters[index] for index in scored.tolist()]
     return ours[scored], theirs[scored], cluster_ids
 
 

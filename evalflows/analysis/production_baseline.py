@@ -79,15 +79,15 @@ def _in_window(
         others = ", ".join(sorted(given))
         return Reason("not_comparable", f"{metric} was scored by {others} in production, which the candidate lacks")
     definitions = composite_definitions(store, identity)  # a composite's version includes its evaluators'
-    same = [one for one in given[evaluator] if definitions.get(one, one) == versions[evaluator]]
+    same = [version for version in given[evaluator] if definitions.get(version, version) == versions[evaluator]]
     if not same:
         then = given[evaluator][0]
         return _other_version(metric, evaluator, definitions.get(then, then), versions[evaluator])
     for part in sorted(
         {name for composite in spec.composites if composite.name == metric for name in composite.metrics}
     ):
-        for name, found in versions_in(store, identity, window, part).items():
-            if changed := {*found} - {versions.get(name)}:  # a composite's score does not say which version it is of
+        for name, seen in versions_in(store, identity, window, part).items():
+            if changed := {*seen} - {versions.get(name)}:  # a composite's score does not say which version it is of
                 return _other_version(metric, name, min(changed), versions.get(name))
     scores = production_scores(store, identity, window, metric, same[0])
     if scores is None:

@@ -151,7 +151,7 @@ class Recalibrated(Estimate):
 
     def _sampled_clusters(self) -> int:
         clusters = self.paired.clusters or []
-        return len({clusters[place] or f"alone {place}" for place in np.flatnonzero(self.sampled).tolist()})
+        return len({clusters[index] or f"alone {index}" for index in np.flatnonzero(self.sampled).tolist()})
 
     @property
     def _n_missing(self) -> int:
@@ -189,8 +189,8 @@ def recalibrated(
     """Align the newer judge's scores of the baseline, `rejudged` of experiment `row`, with the paired examples."""
     places = {example_id: index for index, example_id in enumerate(load_snapshot(store, row.snapshot_id).ids)}
     at = [places.get(example_id) for example_id in example_ids]
-    values = np.array([np.nan if place is None else rejudged.values[place] for place in at], dtype=np.float64)
-    missing = np.array([place is not None and bool(rejudged.missing[place]) for place in at], dtype=bool)
+    values = np.array([np.nan if index is None else rejudged.values[index] for index in at], dtype=np.float64)
+    missing = np.array([index is not None and bool(rejudged.missing[index]) for index in at], dtype=bool)
     sampled = missing | ~np.isnan(values)  # examples to which the judge does not apply were not sampled
     return Recalibrated(paired=paired, rejudged=values, sampled=sampled)
 
@@ -198,4 +198,4 @@ def recalibrated(
 def _in_order(clusters: Clusters, known: Mask, rest: Mask) -> list[str | None] | None:
     if clusters is None:
         return None
-    return [clusters[place] for place in (*np.flatnonzero(known), *np.flatnonzero(rest))]
+    return [clusters[index] for index in (*np.flatnonzero(known), *np.flatnonzero(rest))]

@@ -223,9 +223,9 @@ class Review:
 
     def before(self, token: str) -> str | None:
         """Return the token of what the person labelled before an item: the last one, if they have not labelled it."""
-        given = [*self.mine, *(one for one in [self.given] if one and one not in self.mine)]
-        place = given.index(token) if token in given else len(given)
-        return given[place - 1] if place else None
+        given = [*self.mine, *(recent for recent in [self.given] if recent and recent not in self.mine)]
+        index = given.index(token) if token in given else len(given)
+        return given[index - 1] if index else None
 
     def drawn(self, token: str) -> Literal["fair", "uncertain"]:
         """Return whether an item's turn in the random order has come: all before it are labelled or skipped.
@@ -248,12 +248,12 @@ class Review:
         """Return one of the random sample, or the one of which the judge is least certain, in turn."""
         lots = [float(int(item.lot[:LOT_DIGITS], 16)) for item in waiting]
         drawn = label_next(lots, np.zeros(len(waiting), dtype=bool), _errors(waiting), 2)
-        drawn_so_far = [one.drawn for token, one in self.mine.items() if token != self.given]
+        drawn_so_far = [label.drawn for token, label in self.mine.items() if token != self.given]
         if self.given:
             drawn_so_far.append(self.drawn(self.given))
-        n_fair = sum(one != "uncertain" for one in drawn_so_far)
+        n_fair = sum(how != "uncertain" for how in drawn_so_far)
         wants_fair = n_fair <= len(drawn_so_far) - n_fair
-        return waiting[next((one.place for one in drawn if one.fair == wants_fair), drawn[0].place)]
+        return waiting[next((item.place for item in drawn if item.fair == wants_fair), drawn[0].place)]
 
 
 def known_to(n: int) -> float | None:
@@ -298,7 +298,7 @@ def disagreements(reviewed: Reviewed) -> list[Disagreement]:
     by_item: defaultdict[str, list[GivenLabel]] = defaultdict(list)
     for label in reviewed.labels:
         by_item[token_of(label)].append(label)
-    differing = [item for item in reviewed.items if len({(one.value, one.label) for one in by_item[item.token]}) > 1]
+    differing = [item for item in reviewed.items if len({(row.value, row.label) for row in by_item[item.token]}) > 1]
     return [Disagreement(item=item, labels=by_item[item.token]) for item in differing]
 
 
@@ -316,7 +316,7 @@ def _of_pair(item: ReviewItem, first: str, side: str) -> dict[str, Any]:
 
 def _errors(items: Sequence[ReviewItem]) -> FloatArray:
     columns = ([item.value for item in items], [item.spread for item in items], [item.other for item in items])
-    values, spreads, others = (np.array([np.nan if one is None else one for one in column]) for column in columns)
+    values, spreads, others = (np.array([np.nan if cell is None else cell for cell in column]) for column in columns)
     return judge_errors(values, spreads, others)
 
 
@@ -328,10 +328,10 @@ def people_agreement(reviewed: Reviewed, kind: Kind) -> dict[str, Any] | None:
     known = {item.token: item.together for item in reviewed.items}
     labels = [label for label in reviewed.labels if token_of(label) in known]
     counted = [label for label in labels if label.is_fair] or labels
-    if len({one.labeller for one in counted}) < 2:
+    if len({label.labeller for label in counted}) < 2:
         return None
     frame = pd.DataFrame(
-        [(token_of(one), one.labeller, one.value, one.label) for one in counted],
+        [(token_of(label), label.labeller, label.value, label.label) for label in counted],
         columns=["unit", "labeller", "value", "label"],
     )
     return alpha_among_people(frame, pd.Series(known), kind, confidence_level=0.95)

@@ -78,7 +78,7 @@ def replicated_differences(
 ) -> ReplicatedDifferences:
     """Return the differences that are tested in replicates of a pair; the pair itself is one."""
     known = paired.differences_of(rows)
-    smallest, largest = (paired.worst_cases_of(rows, one) if paired.n_missing else known for one in EXTREMES)
+    smallest, largest = (paired.worst_cases_of(rows, extreme) if paired.n_missing else known for extreme in EXTREMES)
     worst_cases = None if smallest is None or largest is None else (smallest, largest)
     return ReplicatedDifferences(
         known=known,
@@ -103,7 +103,7 @@ class DifferenceEstimate(Estimate):
         sides = paired.candidate, paired.baseline
         return Facts(
             value=estimate.difference,
-            worst_case_values=interval(*(None if one is None else one.difference for one in worst)),
+            worst_case_values=interval(*(None if case is None else case.difference for case in worst)),
             n=n,
             noun=noun,
             n_missing=paired.n_missing,

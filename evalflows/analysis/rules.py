@@ -229,15 +229,15 @@ def outcomes(
     if not tested:
         return []
     alpha = (1 - confidence_level) / 2
-    counted = np.array([one.is_known & (one.n >= min_examples) for one in tested])
+    counted = np.array([rule.is_known & (rule.n >= min_examples) for rule in tested])
 
-    def below(part: float) -> Mask:
-        return np.asarray(np.array([one.lies_below(1 - 2 * alpha * part) for one in tested]) & counted)
+    def below(share: float) -> Mask:
+        return np.asarray(np.array([rule.lies_below(1 - 2 * alpha * share) for rule in tested]) & counted)
 
     rejected = _REJECTED[adjustment](below, counted.sum(axis=0), len(tested))
     return [
-        one.outcomes(broken, confidence_level) if one.n >= min_examples else np.full(broken.shape, "open")
-        for one, broken in zip(tested, rejected, strict=True)
+        rule.outcomes(broken, confidence_level) if rule.n >= min_examples else np.full(broken.shape, "open")
+        for rule, broken in zip(tested, rejected, strict=True)
     ]
 
 

@@ -82,8 +82,8 @@ def search_slices(pair: ExperimentPair, metrics: Sequence[str] = ()) -> SliceSea
 def slice_check(decision_id: str, pair: ExperimentPair, metrics: Sequence[str]) -> CheckRow:
     """Search slices for a gate's decision; return the search and all slices that were searched as a check."""
     search, searched = _search(pair, metrics)
-    found = {(one.metric, one.slice) for one in search.found}
-    slices = [asdict(one) | {"stands_out": (one.metric, one.slice) in found} for one in searched]
+    found = {(row.metric, row.slice) for row in search.found}
+    slices = [asdict(row) | {"stands_out": (row.metric, row.slice) in found} for row in searched]
     return CheckRow(
         check_id=derived_id(decision_id, SLICES),
         batch_id=decision_id,
@@ -107,40 +107,40 @@ def _search(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[SliceSearch, 
     examples = list(load_snapshot(pair.reader.store, pair.candidate.snapshot_id).rows(positions.tolist()))
     given = _of_answers(pair, [example.example_id for example in examples])
     if groups := kept_groups(pair.reader.store, pair.candidate.snapshot_id):
-        of_examples = [groups[place] for place in positions]
+        of_examples = [groups[index] for index in positions]
         given["group of inputs"] = named_groups(examples, of_examples, MIN_EXAMPLES, MAX_VALUES)
     slices = slices_of(examples, given, _recorded(pair))
     named, differences, signs = _differences(pair, metrics)
-    clusters = None if pair.clusters is None else [pair.clusters[place] for place in positions]
+    clusters = None if pair.clusters is None else [pair.clusters[index] for index in positions]
     contrasts = contrasts_of(slices, differences, clusters, level)
     every = slices.all
 
-    def row(one: SliceContrast) -> DepartingSlice:
-        sign = signs[one.metric]
-        low, high = sorted((sign * one.low, sign * one.high))
+    def row(contrast: SliceContrast) -> DepartingSlice:
+        sign = signs[contrast.metric]
+        low, high = sorted((sign * contrast.low, sign * contrast.high))
         return DepartingSlice(
             candidate_experiment_id=owner,
-            metric=named[one.metric],
-            slice=every[one.slice].name,
-            where=every[one.slice].where,
-            n_examples=one.n,
-            difference=sign * one.within + 0.0,  # no -0
-            difference_elsewhere=sign * one.outside + 0.0,
+            metric=named[contrast.metric],
+            slice=every[contrast.slice].name,
+            where=every[contrast.slice].where,
+            n_examples=contrast.n,
+            difference=sign * contrast.within + 0.0,  # no -0
+            difference_elsewhere=sign * contrast.outside + 0.0,
             low=low,
             high=high,
-            p_adjusted=one.p_adjusted,
-            is_worse=one.estimate < 0,
-            is_loss=one.within < 0,
+            p_adjusted=contrast.p_adjusted,
+            is_worse=contrast.estimate < 0,
+            is_loss=contrast.within < 0,
         )
 
     search = SliceSearch(
         candidate_experiment_id=owner,
         metrics=named,
-        fields=sorted({field for one in slices.singles for field in one.fields}),
+        fields=sorted({field for single in slices.singles for field in single.fields}),
         min_examples=MIN_EXAMPLES,
         n_slices=len({contrast.slice for contrast in contrasts}),
         n_left_out=slices.n_left_out,
-        found=[_with_own_interval(pair, row(one), every[one.slice]) for one in departing(slices, contrasts, level)],
+        found=[_with_own_interval(pair, row(c), every[c.slice]) for c in departing(slices, contrasts, level)],
         too_few=slices.too_few,
     )
     return search, [row(contrast) for contrast in contrasts]
@@ -162,7 +162,7 @@ def slices_of(
 ) -> Slices:
     """Return the slices of examples that are searched; `left_out` are fields of the metadata."""
     singles = list(_single(examples, given, left_out))
-    doubles, searched = _doubles(singles), {one.fields[0] for one in singles}
+    doubles, searched = _doubles(singles), {single.fields[0] for single in singles}
     few = [
         _sizes(field, values)
         for field, values, _ in _fields(examples, left_out)
@@ -172,7 +172,7 @@ def slices_of(
         singles=singles,
         doubles=doubles[:MAX_PAIRS],
         n_left_out=max(0, len(doubles) - MAX_PAIRS),
-        too_few=[one for one in few if one],
+        too_few=[text for text in few if text],
     )
 
 
@@ -193,7 +193,7 @@ def contrasts_of(
         return []
     return slice_contrasts(
         differences,
-        np.column_stack([one.members for one in slices.all]),
+        np.column_stack([s.members for s in slices.all]),
         n_first=len(slices.singles),
         clusters=clusters,
         min_examples=MIN_EXAMPLES,
@@ -205,13 +205,13 @@ def departing(slices: Slices, contrasts: Sequence[SliceContrast], level: float) 
     """Return the contrasts that are listed: those first that lost and are worse than elsewhere, by examples times
     loss."""
     significant = [contrast for contrast in contrasts if contrast.p_adjusted <= 1 - level + 1e-12]
-    by_harm = sorted(significant, key=lambda one: (max(one.within, one.estimate) >= 0, _harm(one), one.estimate))
+    by_harm = sorted(significant, key=lambda c: (max(c.within, c.estimate) >= 0, _harm(c), c.estimate))
     return [*islice(_apart(by_harm, slices.all), LISTED)]
 
 
-def _harm(one: SliceContrast) -> float:
+def _harm(contrast: SliceContrast) -> float:
     """Return examples times the departure. Equal ones differ by rounding: the stronger departure is then first."""
-    return round(one.estimate * one.n, 6)
+    return round(contrast.estimate * contrast.n, 6)
 
 
 def _differences(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[list[str], npt.NDArray[np.float64], list[int]]:
@@ -277,11 +277,11 @@ def _single(examples: Sequence[ExampleRow], given: Given, left_out: Collection[s
     seen: set[bytes] = set()
     further = [(field, [*of], "") for field, of in given.items()]
     for field, values, expression in chain(_fields(examples, left_out), further):
-        for one in _of_field(field, values, expression):
-            n = int(one.members.sum())
-            if MIN_EXAMPLES <= n <= len(examples) - MIN_EXAMPLES and (key := one.members.tobytes()) not in seen:
+        for single in _of_field(field, values, expression):
+            n = int(single.members.sum())
+            if MIN_EXAMPLES <= n <= len(examples) - MIN_EXAMPLES and (key := single.members.tobytes()) not in seen:
                 seen.add(key)
-                yield one
+                yield single
 
 
 def _fields(examples: Sequence[ExampleRow], left_out: Collection[str | None]) -> Iterator[tuple[str, list[Any], str]]:
@@ -313,7 +313,7 @@ def _of_field(field: str, values: Sequence[Any], expression: str) -> Iterator[Sl
             where = f"{expression} = {quoted(key)}" if expression else ""
             if expression and _is_number(value):
                 where = f"try_cast({expression} as double) = {key}"
-            members = np.array([one == key for one in keys])
+            members = np.array([other == key for other in keys])
             yield Slice(fields=(field,), name=f"{field}={key}", where=where, members=members)
     elif all(map(_is_number, known.values())):
         yield from _quarters(field, values, f"try_cast({expression} as double)" if expression else "")
@@ -336,18 +336,18 @@ def _quarters(field: str, values: Sequence[Any], number: str) -> Iterator[Slice]
 
 def _doubles(singles: Sequence[Slice]) -> list[Slice]:
     """Return the slices of two fields that are large enough, the largest first."""
-    seen = {one.members.tobytes() for one in singles}
+    seen = {single.members.tobytes() for single in singles}
     made: list[Slice] = []
-    for one, other in combinations(singles, 2):
-        if one.fields == other.fields:
+    for first, second in combinations(singles, 2):
+        if first.fields == second.fields:
             continue
-        members = one.members & other.members
+        members = first.members & second.members
         if members.sum() < MIN_EXAMPLES or (key := members.tobytes()) in seen:
             continue
         seen.add(key)
-        name = f"{one.name} and {other.name}"
-        where = f"{one.where} and {other.where}" if one.where and other.where else ""
-        made.append(Slice(fields=one.fields + other.fields, name=name, where=where, members=members))
+        name = f"{first.name} and {second.name}"
+        where = f"{first.where} and {second.where}" if first.where and second.where else ""
+        made.append(Slice(fields=first.fields + second.fields, name=name, where=where, members=members))
     made.sort(key=lambda each: -int(each.members.sum()))
     return made
 
@@ -355,9 +355,9 @@ def _doubles(singles: Sequence[Slice]) -> list[Slice]:
 def _apart(departing: Sequence[SliceContrast], slices: Sequence[Slice]) -> Iterator[SliceContrast]:
     """Yield those that are not mostly the examples of one that came before, by metric and direction."""
     covered: dict[tuple[int, bool], Mask] = {}
-    for one in departing:
-        members, key = slices[one.slice].members, (one.metric, one.estimate > 0)
+    for contrast in departing:
+        members, key = slices[contrast.slice].members, (contrast.metric, contrast.estimate > 0)
         before = covered.get(key, np.zeros_like(members))
         if (members & ~before).sum() >= NEW_SHARE * members.sum():
             covered[key] = before | members
-            yield one
+            yield contrast

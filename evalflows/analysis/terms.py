@@ -21,7 +21,7 @@ class Terms:
 
     def name(self, places: Iterable[int]) -> str:
         """Return the one or two terms that most tell the sentences at some places from the others, joined by _."""
-        of_group = [self._of[place] for place in places]
+        of_group = [self._of[index] for index in places]
         counts, n, rest = Counter(term for terms in of_group for term in terms), len(of_group), len(self._of)
 
         def weight(term: str) -> float:
@@ -39,4 +39,4 @@ def unique(name: str, taken: set[str]) -> str:
     """Return a name as a taxonomy may have it, with a number if it is taken."""
     clean = re.sub(r"\W+", "_", name.strip().lower()).strip("_")[:50] or "unnamed"
     numbers = (f"{clean}_{number}" for number in range(2, len(taken) + 3))
-    return clean if clean not in taken else next(one for one in numbers if one not in taken)
+    return clean if clean not in taken else next(numbered for numbered in numbers if numbered not in taken)

@@ -252,7 +252,7 @@ def _ratings(
 def _classified(pending: Sequence["_Pending"], adjustment: Adjustment) -> Iterator[VerdictRow]:
     """Classify all win rates of a comparison, adjusted together, and those of slices, adjusted together."""
     overall, of_slices = (
-        iter(classify([one.test for one in pending if one.test and one.is_of_slice == is_of_slice], adjustment))
+        iter(classify([rate.test for rate in pending if rate.test and rate.is_of_slice == is_of_slice], adjustment))
         for is_of_slice in (False, True)
     )
     for verdict in pending:

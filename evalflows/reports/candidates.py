@@ -78,7 +78,7 @@ def candidates_of_gates(store: Store, decisions: Sequence[Decision]) -> list[Can
         together.setdefault(key, []).append(decision)
     found: list[CandidatesOfGate | Decision] = []
     for some in together.values():
-        if len({one.candidate_experiment_id for one in some}) < 2 or len({len(one.rules) for one in some}) > 1:
+        if len({d.candidate_experiment_id for d in some}) < 2 or len({len(d.rules) for d in some}) > 1:
             found += some
         else:
             said, best = _standing(store, some)
@@ -88,7 +88,7 @@ def candidates_of_gates(store: Store, decisions: Sequence[Decision]) -> list[Can
 
 def best_of(candidates: Sequence[Decision | CandidatesOfGate]) -> list[str]:
     """Return the best candidate of each gate that has one."""
-    return [one.best for one in candidates if isinstance(one, CandidatesOfGate) and one.best is not None]
+    return [gate.best for gate in candidates if isinstance(gate, CandidatesOfGate) and gate.best is not None]
 
 
 def passing(decisions: Sequence[Decision]) -> list[str]:
@@ -111,7 +111,7 @@ def _standing(store: Store, decisions: Sequence[Decision]) -> tuple[str, str | N
         return f"only {names[compared[0]]} passes", compared[0]
     metrics = dict.fromkeys(rule.metric for rule in decisions[0].rules)
     found = standing(store, compared, [*metrics])
-    listed, by = _and([names[one] for one in compared]), _and(found.metrics)
+    listed, by = _and([names[identity] for identity in compared]), _and(found.metrics)
     if not by:
         return f"{listed} cannot be told apart: they share no metric of the gate that can tell", None
     if found.best is not None:

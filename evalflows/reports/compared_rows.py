@@ -35,14 +35,14 @@ def wanted_examples(
         found: Those with the text that is searched for; None without a search.
     """
     ranked = []
-    for one in examples:
-        if (wanted.split and one.split != wanted.split) or (found is not None and one.example_id not in found):
+    for example in examples:
+        if (wanted.split and example.split != wanted.split) or (found is not None and example.example_id not in found):
             continue
-        if wanted.candidate and wanted.candidate not in one.candidates:
+        if wanted.candidate and wanted.candidate not in example.candidates:
             continue
-        counted = [each for each in changes.get(one.example_id, ()) if _counts(each, wanted)]
+        counted = [each for each in changes.get(example.example_id, ()) if _counts(each, wanted)]
         if counted or not wanted.change:
-            ranked.append((_rank(one, counted, wanted.sort), one.example_id))
+            ranked.append((_rank(example, counted, wanted.sort), example.example_id))
     return [example for _, example in sorted(ranked)]
 
 

@@ -374,8 +374,8 @@ def comparison_overviews(store: Store, where: str, values: Sequence[object]) -> 
     """Return the comparisons for which a condition holds; `where` is SQL from there on, with an order if it matters."""
     query = f"select {fields_of(Overview)} from comparison_overview where {where}"
     found = ask_records(store, Overview, query, values)
-    more = [spooled_if_unfinished(store, one.state, one.comparison_id, "judgements") for one in found]
-    return [replace(one, judged=one.judged + count) for one, count in zip(found, more, strict=True)]
+    more = [spooled_if_unfinished(store, overview.state, overview.comparison_id, "judgements") for overview in found]
+    return [replace(overview, judged=overview.judged + count) for overview, count in zip(found, more, strict=True)]
 
 
 def _between(pairs: Sequence[str], total: int) -> str:

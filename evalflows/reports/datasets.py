@@ -114,7 +114,7 @@ def changed_examples(
     difference = compare_examples(before, after)
     shown = difference.changed[:most]
     pairs = zip(_chosen(before, shown), _chosen(after, shown), strict=True)
-    return difference, [(one.example_id, [*field_changes(one, other)]) for one, other in pairs]
+    return difference, [(example.example_id, [*field_changes(example, other)]) for example, other in pairs]
 
 
 def _chosen(examples: Examples, identities: Sequence[str]) -> Iterator[ExampleRow]:

@@ -67,8 +67,8 @@ def with_slices(store: Store, decision: Decision) -> Decision:
     if not rows or decision.baseline_apart is None:
         return decision
     fields = from_json(rows[0][0])
-    search = SliceSearch(**fields | {"found": [DepartingSlice(**one) for one in fields["found"]]})
-    is_worse = any(one.got_worse for one in search.found)  # then the first one is
+    search = SliceSearch(**fields | {"found": [DepartingSlice(**departing) for departing in fields["found"]]})
+    is_worse = any(departing.got_worse for departing in search.found)  # then the first one is
     if decision.conclusion != "FAIL" and not is_worse:
         return decision
     command = examples_command(search, str(decision.baseline_experiment_id)) if is_worse else None
@@ -154,7 +154,7 @@ def _of_directions(candidate: _Experiment, tested: Iterable[_Tested]) -> Iterato
     for row in tested:
         means.setdefault(row.metric, []).extend((row.candidate_mean, row.baseline_mean))
     for metric, of_metric in sorted(means.items()):
-        is_declared = any((declared.get(metric) or {}).get(one) is not None for one in ("higher_is_better", "range"))
+        is_declared = any((declared.get(metric) or {}).get(key) is not None for key in ("higher_is_better", "range"))
         if text := assumed_direction(metric, is_declared, of_metric):
             yield text
         if (declared.get(metric) or {}).get("rare_losses") is False:
@@ -179,9 +179,9 @@ def _metrics_of_rules(decision: Decision, candidate: _Experiment) -> dict[str, l
     found: dict[str, dict[str, None]] = {}
     for rule in decision.rules:
         metric = base_metric(metric_of(rule.metric))
-        for part in () if rule.reason_code in EXCLUDED else (metric, *sorted(parts.get(metric, ()))):
-            found.setdefault(part, {})[rule.metric] = None
-    return {part: [*metrics] for part, metrics in found.items()}
+        for base in () if rule.reason_code in EXCLUDED else (metric, *sorted(parts.get(metric, ()))):
+            found.setdefault(base, {})[rule.metric] = None
+    return {base: [*metrics] for base, metrics in found.items()}
 
 
 def _of_judges(
@@ -203,7 +203,7 @@ def _of_judges(
     for (name, version, is_model), by_metric in used.items():
         of_rules = dict.fromkeys(metric for _, metrics_of_part in by_metric for metric in metrics_of_part)
         judge = f"{', '.join(of_rules)}: the judge {name}"
-        checks = [check for part, _ in by_metric if (check := people.get((version, part)))]
+        checks = [check for base, _ in by_metric if (check := people.get((version, base)))]
         if any(not check.passed for check in checks):
             yield f"{judge} does not agree with people's labels better than chance"
         elif is_model and name not in validated and not checks:
@@ -213,14 +213,14 @@ def _of_judges(
 def _of_stepped(store: Store, decision: Decision, metrics: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yield the fallbacks and earlier tiers that judged more than a few items in place of the judge."""
     sides = {decision.candidate_experiment_id: "candidate", decision.baseline_experiment_id or "": "baseline"}
-    for one in stepped_in(store, specs_with_steps(store, [identity for identity in sides if identity])):
-        if one.metric in metrics:
-            yield f"{one.text} answers of the {sides[one.owner]}"
+    for stepped in stepped_in(store, specs_with_steps(store, [identity for identity in sides if identity])):
+        if stepped.metric in metrics:
+            yield f"{stepped.text} answers of the {sides[stepped.owner]}"
 
 
 def _of_versions(decision: Decision, experiments: Mapping[str, "_Experiment"]) -> Iterator[str]:
     """Yield the applications whose version is not known; of two, their differences may already say it."""
-    if any(one["what"] == "target" for one in from_json(decision.comparability) or ()):
+    if any(difference["what"] == "target" for difference in from_json(decision.comparability) or ()):
         return
     sides = {"candidate": decision.candidate_experiment_id, "baseline": decision.baseline_experiment_id}
     rows = [(name, row) for name, identity in sides.items() if (row := experiments.get(identity or ""))]
@@ -257,9 +257,9 @@ def _of_looks(store: Store, decision: Decision, experiments: Mapping[str, "_Expe
             f"{len(unkept)} more {'run' if len(unkept) == 1 else 'runs'} of the final examples, such as {unkept[-1]}: "
             "rows of looks in `checks` were removed"
         )
-    for one in looks_until(store, look):
-        if one.again:
-            yield f"look {one.number} at the final examples, beyond the {one.allowed} allowed: {one.again}"
+    for other in looks_until(store, look):
+        if other.again:
+            yield f"look {other.number} at the final examples, beyond the {other.allowed} allowed: {other.again}"
 
 
 _SIDES = f"select {fields_of(_Experiment)} from experiments where experiment_id in ($1, $2)"

@@ -226,11 +226,11 @@ def _named_apart(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
         for decision in decisions
         if decision.baseline == decision.candidate and decision.baseline_experiment_id
     ]
-    sides = [(one.candidate_experiment_id, str(one.baseline_experiment_id)) for one in alike]
-    groups = [dict.fromkeys(both, one.candidate) for both, one in zip(sides, alike, strict=True)]
+    sides = [(decision.candidate_experiment_id, str(decision.baseline_experiment_id)) for decision in alike]
+    groups = [dict.fromkeys(both, decision.candidate) for both, decision in zip(sides, alike, strict=True)]
     named = {
-        one.decision_id: replace(one, candidate_apart=apart[candidate], baseline_apart=apart[baseline])
-        for one, (candidate, baseline), apart in zip(alike, sides, names_apart_in_each(store, groups), strict=True)
+        d.decision_id: replace(d, candidate_apart=apart[candidate], baseline_apart=apart[baseline])
+        for d, (candidate, baseline), apart in zip(alike, sides, names_apart_in_each(store, groups), strict=True)
     }
     return [named.get(decision.decision_id, decision) for decision in decisions]
 
@@ -294,14 +294,14 @@ def identities(store: Store, decision: Decision) -> Iterator[str]:
     known = manifests(store.layout, store.filesystem, {decision.decision_id})
     if decision.baseline_experiment_id:
         yield f"baseline   {decision.baseline_apart} ({decision.baseline_experiment_id})"
-        owners = {owner for of in known.values() for one in of if one.evidence for owner in one.evidence.owners}
+        owners = {owner for of in known.values() for m in of if m.evidence for owner in m.evidence.owners}
         counted = [
             approval
             for approval in approvals(store, [decision.baseline_experiment_id])
             if approval.baseline_id in owners
         ]
         if counted:
-            then = min(counted, key=lambda one: one.recorded_at)  # later ones only confirmed the decision
+            then = min(counted, key=lambda approval: approval.recorded_at)  # later ones only confirmed the decision
             yield f"approved   as {then.name} by {then.approved_by or 'somebody'}, {at(then.recorded_at)}"
         yield f"examples   {decision.n_shared} shared, with the same inputs"
     elif decision.baseline:

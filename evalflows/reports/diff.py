@@ -72,7 +72,7 @@ class ExperimentsDiff:
     @property
     def run_groups(self) -> dict[str, str]:
         """The run group of each experiment, by its id."""
-        return {one.experiment_id: one.run_group for one in (self.baseline, *self.candidates)}
+        return {side.experiment_id: side.run_group for side in (self.baseline, *self.candidates)}
 
     @property
     def sentences(self) -> list[str]:
@@ -80,7 +80,7 @@ class ExperimentsDiff:
 
     def search_text(self, search: SliceSearch) -> str:
         """Return what was searched of a candidate and how many slices stand out, in a sentence."""
-        names = (self.names[one] for one in (search.candidate_experiment_id, self.baseline.experiment_id))
+        names = (self.names[identity] for identity in (search.candidate_experiment_id, self.baseline.experiment_id))
         return search_text(search, *names)
 
 
@@ -139,7 +139,7 @@ def diff_without_lists(store: Store, figures: ComparedFigures, metrics: Sequence
     """Return the same without lists of examples, which take as long as all else."""
     compared = figures.compared
     baseline, *candidates = overviews_of(store, compared.experiment_ids)
-    names = names_apart(store, {one.experiment_id: one.target for one in (baseline, *candidates)})
+    names = names_apart(store, {side.experiment_id: side.target for side in (baseline, *candidates)})
     results = compared_results(store, figures, names)
     check_metrics(metrics, [result.metric for result in results if result.has_rows])
     return ExperimentsDiff(
@@ -221,7 +221,7 @@ def _against(result: Result, verdict: ComparedVerdict | None, baseline_id: str, 
 
 def diff_document(diff: ExperimentsDiff) -> Document:
     """Return a diff as one object, with null for what is missing."""
-    targets = {one.experiment_id: one.target for one in (diff.baseline, *diff.candidates)}
+    targets = {side.experiment_id: side.target for side in (diff.baseline, *diff.candidates)}
     content: Document = {
         "baseline": asdict(diff.baseline),
         "candidates": [asdict(candidate) for candidate in diff.candidates],
@@ -239,7 +239,7 @@ def diff_document(diff: ExperimentsDiff) -> Document:
 
 def _list(changes: ChangeList) -> Document:
     fields = ("candidate_experiment_id", "change", "count")
-    return {**{name: getattr(changes, name) for name in fields}, "examples": [example(one) for one in changes.examples]}
+    return {**{name: getattr(changes, name) for name in fields}, "examples": [example(row) for row in changes.examples]}
 
 
 def example(change: ExampleChange) -> Document:

@@ -23,23 +23,23 @@ def diff_markdown(diff: ExperimentsDiff) -> str:
     header = ("metric", "system", "mean", "interval", "difference", "p adjusted", "verdict", "missing")
     differences = differences_in(diff.results)
     return "\n\n".join(
-        part
-        for part in (
+        section
+        for section in (
             f"# {escaped(candidates)} against {escaped(diff.names[diff.baseline.experiment_id])}",
             _bullets([*diff.sentences, *notes_of(diff)]),
             markdown_table(header, [_cells(result, differences) for result in diff.results if result.is_worth_showing]),
-            markdown_table(_OF_EXPERIMENTS, [_experiment(diff, one) for one in (diff.baseline, *diff.candidates)]),
+            markdown_table(_OF_EXPERIMENTS, [_experiment(diff, side) for side in (diff.baseline, *diff.candidates)]),
             *(
-                part
+                section
                 for search in diff.searches
-                for part in (
+                for section in (
                     escaped(diff.search_text(search)),
-                    markdown_table(SLICE_COLUMNS, [slice_cells(one) for one in search.found]) if search.found else "",
+                    markdown_table(SLICE_COLUMNS, [slice_cells(s) for s in search.found]) if search.found else "",
                 )
             ),
             *([_markdown_list(diff, changes) for changes in diff.lists] or [no_examples(diff)]),
         )
-        if part
+        if section
     )
 
 
@@ -53,11 +53,11 @@ def _cells(result: Result, differences: Mapping[tuple[str, str], Sequence[str]])
     return [result.metric, result.target, *figures, result.verdict_text, str(result.missing)]
 
 
-def _experiment(diff: ExperimentsDiff, one: ExperimentOverview) -> list[str]:
-    latency = "" if one.mean_latency_s is None else f"{one.mean_latency_s:.2f}"
-    cost = "unknown" if one.cost_usd is None or one.unrecorded else usd(one.cost_usd)
-    name = diff.names[one.experiment_id]
-    return [name, one.experiment_id, one.state, f"{one.answered} of {one.planned}", latency, cost]
+def _experiment(diff: ExperimentsDiff, overview: ExperimentOverview) -> list[str]:
+    latency = "" if overview.mean_latency_s is None else f"{overview.mean_latency_s:.2f}"
+    cost = "unknown" if overview.cost_usd is None or overview.unrecorded else usd(overview.cost_usd)
+    name = diff.names[overview.experiment_id]
+    return [name, overview.experiment_id, overview.state, f"{overview.answered} of {overview.planned}", latency, cost]
 
 
 def _markdown_list(diff: ExperimentsDiff, changes: ChangeList) -> str:

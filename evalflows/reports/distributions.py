@@ -39,13 +39,13 @@ def _counts(
     metric: str, lowest: float | None, width: float | None, counted: Sequence[Mapping[str, Any]]
 ) -> list[tuple[str, int]]:
     """Return how often each value, or each bin from the lowest one on, and each label occurs, in words."""
-    numbers = {one["place"]: one["n"] for one in counted if one["place"] is not None}
+    numbers = {row["place"]: row["n"] for row in counted if row["place"] is not None}
     if lowest is None or width is None:
         values = [(f"{value:.4g}", n) for value, n in numbers.items()]
     else:
         ends = [figure(lowest + index * width, metric) for index in range(BINS + 1)]
         values = [(f"{ends[index]} to {ends[index + 1]}", numbers.get(index, 0)) for index in range(BINS)]
-    return [*values, *((one["label"], one["n"]) for one in counted if one["label"] is not None)]
+    return [*values, *((row["label"], row["n"]) for row in counted if row["label"] is not None)]
 
 
 # One query: planning one over the scores takes most of its time.

@@ -59,19 +59,19 @@ def document(
         "worst_examples": [worst_document(examples) for examples in worst],
         "failures": _once(asdict(failure) for report in reports for failure in report.failures),
         "judge_checks": _once(asdict(check) for report in reports for check in report.judge_checks),
-        "excluded_metrics": _once(one for report in reports for one in _excluded(report)),
-        "fallbacks_and_tiers": _once(asdict(one) for report in reports for one in report.stepped),
-        "types_apart": _once(asdict(one) for report in reports for one in report.types_apart),
+        "excluded_metrics": _once(metric for report in reports for metric in _excluded(report)),
+        "fallbacks_and_tiers": _once(asdict(stepped) for report in reports for stepped in report.stepped),
+        "types_apart": _once(asdict(apart) for report in reports for apart in report.types_apart),
         "unpriced_calls": _once(asdict(calls) for report in reports for calls in report.unpriced),
         "reduced_limits": _once(asdict(limit) for report in reports for limit in report.reduced_limits),
         "by_field": _once(line for report in reports for line in report.by_field),
         "remarks": _once(
-            {"kind": one.kind, "severity": one.severity, "text": one.text}
+            {"kind": remark.kind, "severity": remark.severity, "text": remark.text}
             for report in reports
-            for one in report.remarks
+            for remark in report.remarks
         ),
         "sentences": _once(sentence for report in reports for sentence in report.sentences),
-        "previous": [one.as_dict() for one in previous],
+        "previous": [run.as_dict() for run in previous],
         "calls_made": calls_made,
         "next": str(next_command),
         "next_is_for_person": next_command.for_person,
@@ -97,9 +97,9 @@ def listed(
 def plain(value: Any) -> Any:
     """Return a value of JSON: times as ISO 8601 in UTC, null for a number that is not finite."""
     if isinstance(value, Mapping):
-        return {name: plain(part) for name, part in value.items()}
+        return {name: plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
+        return [plain(item) for item in value]
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -118,19 +118,19 @@ def _excluded(report: ExperimentsReport) -> list[Document]:
         {
             "experiment_id": identity,
             "metric": metric,
-            "judge": one.judge,
-            "reason_code": one.reason.code,
-            "reason": one.message,
+            "judge": exclusion.judge,
+            "reason_code": exclusion.reason.code,
+            "reason": exclusion.message,
         }
-        for (identity, metric), one in report.excluded.items()
+        for (identity, metric), exclusion in report.excluded.items()
     ]
 
 
 def _once(parts: Iterable[Any]) -> list[Any]:
     out: list[Any] = []
-    for part in parts:
-        if part not in out:
-            out.append(part)
+    for item in parts:
+        if item not in out:
+            out.append(item)
     return out
 
 

@@ -157,7 +157,7 @@ def labels_of(store: Store, experiment: str, runs: Sequence[str]) -> list[GivenL
 def repeats_of(store: Store, experiment: str, example: str) -> dict[tuple[str, str], Repeats]:
     """Return the repeated judgements of an example's runs, by run and metric."""
     found = ask_records(store, Repeats, _REPEATS, [experiment, example])
-    return {(one.run_id, one.metric): one for one in found}
+    return {(repeats.run_id, repeats.metric): repeats for repeats in found}
 
 
 _PLACE = """

@@ -82,7 +82,7 @@ def related_experiments(store: Store, experiment: str, run_group: str) -> list[R
     """Return the baselines of an experiment, the run before it, and those of the same run."""
     baselines, beside = ask(store, (_BASELINES, [experiment]), (_BESIDE, [run_group, experiment]))
     found = records_of(RelatedExperiment, baselines)
-    known = {one.experiment_id for one in found}
+    known = {record.experiment_id for record in found}
     return found + [record for record in records_of(RelatedExperiment, beside) if record.experiment_id not in known]
 
 

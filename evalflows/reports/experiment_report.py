@@ -265,9 +265,9 @@ class ExperimentsReport:
         for check in self.judge_checks:
             if check.judge not in mentioned:
                 yield Remark("validated" if check.passed else "controls", f"{check.judge}: {check.message}")
-        for (_, metric), one in self.excluded.items():
-            if one.reason.code == "judge_rejected_by_people" and one.judge not in mentioned:
-                yield Remark("people", f"{metric}: {one.message}")
+        for (_, metric), exclusion in self.excluded.items():
+            if exclusion.reason.code == "judge_rejected_by_people" and exclusion.judge not in mentioned:
+                yield Remark("people", f"{metric}: {exclusion.message}")
         for stepped in self.stepped:
             yield Remark("stepped", f"{stepped.text} answers of {targets[stepped.owner]}")
 
@@ -286,12 +286,14 @@ class ExperimentsReport:
 
     @property
     def _of_experiments(self) -> Iterator[Remark]:
-        yield from (Remark("types", one.text) for one in self.types_apart)
-        yield from (Remark("thinking", one.text) for one in self.thinking)
-        yield from (Remark("copies", copies_text(one), copies_text(one, with_ids=False)) for one in self.copies)
-        by_cause = sorted(self.failures, key=lambda one: (one.source != "target", -one.count))
-        yield from (Remark("failure", one.text, one.count_text) for one in by_cause)
-        if self.experiments and (said := max(self.experiments, key=lambda one: one.tried).tried_text):
+        yield from (Remark("types", apart.text) for apart in self.types_apart)
+        yield from (Remark("thinking", thinking.text) for thinking in self.thinking)
+        yield from (
+            Remark("copies", copies_text(copies), copies_text(copies, with_ids=False)) for copies in self.copies
+        )
+        by_cause = sorted(self.failures, key=lambda failure: (failure.source != "target", -failure.count))
+        yield from (Remark("failure", failure.text, failure.count_text) for failure in by_cause)
+        if self.experiments and (said := max(self.experiments, key=lambda experiment: experiment.tried).tried_text):
             yield Remark("tried", said)
 
 
@@ -315,7 +317,7 @@ def experiments_report(
         (_CHECKS, [[controls_batch(group) for group in run_groups(store, ids)]]),
     )
     shown = overviews_of(store, ids)
-    groups = {one.experiment_id: one.run_group for one in shown}
+    groups = {overview.experiment_id: overview.run_group for overview in shown}
     return ExperimentsReport(
         experiments=shown,
         results=results,
@@ -336,8 +338,8 @@ def experiments_report(
 
 def _by_field(store: Store, experiment: ExperimentOverview, results: Sequence[Result]) -> list[str]:
     """Return the means of an experiment's first metric of an evaluator by each field with few values."""
-    of_it = (one for one in results if one.experiment_id == experiment.experiment_id and one.scored)
-    first = next((one.metric for one in of_it if one.metric not in MEASURES and not is_pass_k(one.metric)), None)
+    of_it = (result for result in results if result.experiment_id == experiment.experiment_id and result.scored)
+    first = next((row.metric for row in of_it if row.metric not in MEASURES and not is_pass_k(row.metric)), None)
     if first is None:
         return []
     slices = slice_means(store, experiment.experiment_id, experiment.snapshot_id)
@@ -352,7 +354,7 @@ def _types_apart(store: Store, results: Sequence[Result]) -> list[TypesApart]:
     if not some_differ:
         return []
     metrics = {result.metric for result in some_differ}
-    return ask_records(store, TypesApart, _TYPES_APART, [[one.experiment_id for one in some_differ], [*metrics]])
+    return ask_records(store, TypesApart, _TYPES_APART, [[result.experiment_id for result in some_differ], [*metrics]])
 
 
 def failures_of(store: Store, experiments: Sequence[str]) -> list[Failure]:

@@ -135,9 +135,9 @@ def listed_experiments(store: Store, wanted: ListFilter, *, limit: int, offset: 
         identity, (answered, failed) = row[0], counts[row[0]]
         of_gates = [ListedDecision(**decision) for decision in decisions or ()]
         counted = {"answered": answered, "failed": failed, "metrics": metrics.get(identity, [])}
-        one = record_of(ListedExperiment, fields, decisions=of_gates, **counted)
-        more = spooled_if_unfinished(store, one.state, identity, "outputs")
-        experiments.append(replace(one, answered=answered + more) if more else one)
+        listed = record_of(ListedExperiment, fields, decisions=of_gates, **counted)
+        more = spooled_if_unfinished(store, listed.state, identity, "outputs")
+        experiments.append(replace(listed, answered=answered + more) if more else listed)
     return ExperimentList(experiments=experiments, count=count, choices=found)
 
 

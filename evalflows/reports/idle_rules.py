@@ -55,17 +55,17 @@ def _idle(looks: Sequence[Sequence[Any]], wanted: set[int | None]) -> _Idle | No
     if code == "below_min_examples":
         what = "sessions" if any(look[4] is not None for look in missed) else "traces"
         usual = median(look[3] if look[4] is None else look[4] for look in missed)
-        of_rules = sorted(one for one in wanted if one is not None and one > usual)
+        of_rules = sorted(n for n in wanted if n is not None and n > usual)
         least = f", wanted {of_rules[0]} (min_n)" if len({*of_rules}) == 1 else ", wanted its min_n"
         reason = f"{usual:g} {what} a {size}{least}"
     return _Idle(len(missed), len(looks), size, reason)
 
 
 def _sentences(idle: dict[_Idle, list[str]]) -> Iterator[str]:
-    for one, rules in idle.items():
+    for case, rules in idle.items():
         who = f"{len(rules)} rules ({', '.join(rules)})" if len(rules) > 1 else f"the rule {rules[0]}"
-        of = f"{one.missed} of {one.windows} {one.size}s"
-        yield f"{who} could not look at {of}: {one.reason}"
+        of = f"{case.missed} of {case.windows} {case.size}s"
+        yield f"{who} could not look at {of}: {case.reason}"
 
 
 _SPEC = "select spec from watermarks where name = $1 order by started_at desc limit 1"

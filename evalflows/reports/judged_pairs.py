@@ -144,13 +144,13 @@ def _chosen(row: ComparisonSetRow, choice: PairChoice) -> tuple[str, list[object
     return f"with chosen as ({_PAIRS}{where})", values
 
 
-def _with_text(place: int, last: int) -> str:
-    """Return the condition that a pair has a text, value `place`; the values up to `last` are the experiments."""
-    owners = ", ".join(f"${number}" for number in range(place + 1, last + 1))
+def _with_text(first: int, last: int) -> str:
+    """Return the condition that a pair has a text, value `first`; the values up to `last` are the experiments."""
+    owners = ", ".join(f"${number}" for number in range(first + 1, last + 1))
     texts = ("p.example_id", "x.inputs", "x.reference_outputs", "p.comment", "p.other_comment")
-    found = " or ".join(f"contains(lower({text}), lower(${place}))" for text in texts)
+    found = " or ".join(f"contains(lower({text}), lower(${first}))" for text in texts)
     answers = (
-        f"select run_id from outputs where experiment_id in ({owners}) and contains(lower(outputs), lower(${place}))"
+        f"select run_id from outputs where experiment_id in ({owners}) and contains(lower(outputs), lower(${first}))"
     )
     return f"({found} or p.left_run_id in ({answers}) or p.right_run_id in ({answers}))"
 

@@ -153,12 +153,12 @@ class JudgeReport:
         if "powered_mean" not in observed or observed["no_powered_mean"] or observed["powered_mean"]["low"] is None:
             return []
         judge, powered = observed["judge_mean"], observed["powered_mean"]
-        estimate = " ".join(part for part in self._mean(powered) if part)
+        estimate = " ".join(text for text in self._mean(powered) if text)
         if judge["mean"] is None or powered["low"] <= judge["mean"] <= powered["high"]:
             return [
                 f"estimated mean if people labelled everything: {estimate}; the judge's mean is within the interval"
             ]
-        biased = " ".join(part for part in self._mean(judge) if part)
+        biased = " ".join(text for text in self._mean(judge) if text)
         return [f"estimated mean if people labelled everything: {estimate}; do not report the judge's {biased}"]
 
     def _warnings(self) -> list[str]:

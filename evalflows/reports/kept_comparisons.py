@@ -48,7 +48,7 @@ class KeptComparison:
     @property
     def repetitions(self) -> int:
         """The most repetitions that an experiment has."""
-        return max(one.repetitions for one in (self.diff.baseline, *self.diff.candidates))
+        return max(side.repetitions for side in (self.diff.baseline, *self.diff.candidates))
 
     @cached_property
     def searches(self) -> Sequence[SliceSearch]:
@@ -58,7 +58,7 @@ class KeptComparison:
 
     @property
     def is_running(self) -> bool:
-        return any(one.state == "running" for one in (self.diff.baseline, *self.diff.candidates))
+        return any(side.state == "running" for side in (self.diff.baseline, *self.diff.candidates))
 
     @property
     def size(self) -> int:
@@ -104,10 +104,10 @@ class KeptComparisons:
                 self._keep(key, kept)
         return kept
 
-    def _keep(self, key: tuple[object, ...], one: KeptComparison) -> None:
+    def _keep(self, key: tuple[object, ...], comparison: KeptComparison) -> None:
         """Keep a comparison, and as many of the others as fit beside it."""
         with self._lock:
-            self._kept[key] = one
+            self._kept[key] = comparison
             while len(self._kept) > 1 and sum(kept.size for kept in self._kept.values()) > self._most:
                 self._kept.popitem(last=False)
 

@@ -79,8 +79,8 @@ def after_experiments(
         decided = next(decision for decision in decisions if decision.candidate_experiment_id == good[0])
         if len(good) == 1:
             return _after_pass(store, good[0], since, spec, decided)
-        return next((_after_pass(store, one, since, spec) for one in good if one in best), None) or hints.diff(*good)
-    if of_best := [one for one in decisions if one.candidate_experiment_id in best]:
+        return next((_after_pass(store, new, since, spec) for new in good if new in best), None) or hints.diff(*good)
+    if of_best := [decision for decision in decisions if decision.candidate_experiment_id in best]:
         decisions = of_best
     if failed := next((decision for decision in decisions if decision.conclusion == "FAIL"), None):
         return _explain(failed, explained)
@@ -103,16 +103,16 @@ def after_diff(store: Store, diff: "ExperimentsDiff") -> Hint | None:
 
     judged = [result for result in diff.results if result.baseline and result.metric not in MEASURES]
     baseline, candidate = diff.baseline.experiment_id, diff.candidates[0].experiment_id
-    if worse := next((one for one in judged if one.conclusion == "worse"), None):
+    if worse := next((result for result in judged if result.conclusion == "worse"), None):
         if not diff.searches and diff.n_compared[worse.experiment_id] >= 2 * MIN_EXAMPLES:
             return hints.diff(baseline, worse.experiment_id, slices=True)
         return hints.show_worst(worse.experiment_id, [worse.metric], baseline)
-    if any(one.conclusion == "better" for one in judged) and len(diff.candidates) == 1:
+    if any(result.conclusion == "better" for result in judged) and len(diff.candidates) == 1:
         decided = {*conclusions_on(store, [candidate]).get(candidate, {}).values()}
         return _after_pass(store, candidate, (), None) if decided == {"PASS"} else hints.show_all(candidate)
     if any(note.what == "answers" for note in diff.notes):
         return None
-    is_open = any(one.conclusion == "not_enough_evidence" for one in judged)
+    is_open = any(result.conclusion == "not_enough_evidence" for result in judged)
     return hints.plan(candidate) if is_open else hints.show_all(candidate)
 
 
@@ -166,7 +166,7 @@ def _after_pass(
     if any(TRIAL in tags for tags, _, _ in rows) or candidate in held.values():
         return hints.show_all(candidate)
     before = [*(held.get(name) for _, name, _ in rows), earlier_runs(store, [candidate]).get(candidate)]
-    better = next((one for one in dict.fromkeys(before) if one and _is_worse(store, candidate, one, since)), None)
+    better = next((old for old in dict.fromkeys(before) if old and _is_worse(store, candidate, old, since)), None)
     if better:
         return hints.diff(better, candidate)
     if _has_final_to_run(store, candidate):
@@ -210,8 +210,8 @@ def _is_worse(store: Store, candidate: str, other: str, since: "Sequence[Previou
     from evalflows.reports.previous_runs import previous_runs  # late: the analysis is slow to import
 
     pair = (candidate, other)
-    known = [one for one in since if (one.experiment_id, one.previous_experiment_id) == pair]
-    return any(metric.conclusion == "worse" for one in known or previous_runs(store, [pair]) for metric in one.metrics)
+    known = [run for run in since if (run.experiment_id, run.previous_experiment_id) == pair]
+    return any(metric.conclusion == "worse" for run in known or previous_runs(store, [pair]) for metric in run.metrics)
 
 
 def _without_gate(
@@ -221,7 +221,7 @@ def _without_gate(
     it is significantly worse: then look at these."""
     if len(shown) > 1:
         baselines = {result.baseline_experiment_id for result in results}
-        return hints.diff(*sorted(shown, key=lambda one: one not in baselines))
+        return hints.diff(*sorted(shown, key=lambda identity: identity not in baselines))
     (identity,) = shown
     if has_many_failures(store, results, identity) and (failed := _failed_rows(store, identity)):
         return failed
@@ -321,13 +321,13 @@ def _report_on(store: Store, baseline: str | None, decisions: Sequence[Decision]
     of_candidates: dict[str, list[str]] = {}
     for decision in decisions:
         of_candidates.setdefault(decision.candidate_experiment_id, []).append(decision.decision_id)
-    found = [one for pair in of_candidates.items() for one in results_against(store, pair[0], baseline, pair[1])]
+    found = [result for pair in of_candidates.items() for result in results_against(store, pair[0], baseline, pair[1])]
     by_metric: dict[str, list[Result]] = {}
     for result in found:
         of_metric, key = by_metric.setdefault(result.metric, []), (result.experiment_id, result.evaluator)
         if key not in [(other.experiment_id, other.evaluator) for other in of_metric]:
             of_metric.append(result)
-    results = [one for of_metric in by_metric.values() for one in of_metric]
+    results = [result for of_metric in by_metric.values() for result in of_metric]
     ids = dict.fromkeys([*filter(None, [baseline]), *of_candidates])
     return experiments_report(store, ids, results, decisions)
 
@@ -352,8 +352,8 @@ def gate_page(report: GateReport, address: Address = nowhere) -> str:
         if isinstance(candidate, CandidatesOfGate)
     ]
     parts.append(decisions_page(report.decisions, address))
-    for one in report.reports:
-        parts.append(_results_of(one, address))
+    for single in report.reports:
+        parts.append(_results_of(single, address))
     return "\n\n".join(parts) + "\n"
 
 
@@ -453,7 +453,7 @@ def decisions_page(decisions: Sequence[Decision], address: Address = nowhere) ->
         table = markdown_table(("", "rule", ""), rules)
         limits = "\n".join(f"- {escaped(limit)}" for limit in decision.what_limits)
         limits = f"**Limits of this decision**\n\n{limits}" if limits else ""
-        where = "\n".join(f"- {escaped(one)}" for one in decision.where)
+        where = "\n".join(f"- {escaped(line)}" for line in decision.where)
         if decision.where_command:
             where += f"\n\nExamples of the first: {code(decision.where_command)}"
         heading = f"## {escaped(decision.conclusion)}\n\n{escaped(decision.title)}"

@@ -105,8 +105,8 @@ class MetricLines:
     @property
     def specs(self) -> list[str]:
         """The names of specs that are not the name of a line."""
-        names = {one.name for one in self.known}
-        return list(dict.fromkeys(one.spec for one in self.known if one.spec and one.spec not in names))
+        names = {line.name for line in self.known}
+        return list(dict.fromkeys(line.spec for line in self.known if line.spec and line.spec not in names))
 
 
 def metric_lines(
@@ -120,24 +120,24 @@ def metric_lines(
     """
     with small_tables(store) as ask:
         if dataset is not None:
-            _check("dataset", dataset, [one for (one,) in ask(DATASETS, [])])
+            _check("dataset", dataset, [text for (text,) in ask(DATASETS, [])])
         known = records_of(Line, ask(_LINES, [dataset]))
         for name in names:
-            _check("name", name, [*(one.name for one in known), *(one.spec for one in known if one.spec)])
-        _check("target", target, [one.target for one in known])
+            _check("name", name, [*(line.name for line in known), *(line.spec for line in known if line.spec)])
+        _check("target", target, [line.target for line in known])
         if metric is not None:
-            _check("metric", metric, [one for (one,) in ask(_ALL_METRICS, [])])
+            _check("metric", metric, [text for (text,) in ask(_ALL_METRICS, [])])
         asked: Sequence[str | None] = names or [None]
-        meant = list(dict.fromkeys(one for name in asked for one in _meant(known, name, target)))
+        meant = list(dict.fromkeys(line for name in asked for line in _meant(known, name, target)))
         shown = meant[:MOST_LINES]
-        metrics = [one for (one,) in ask(_METRIC_LINES, [[[one.name, one.target] for one in shown], [*MEASURES]])]
+        metrics = [text for (text,) in ask(_METRIC_LINES, [[[line.name, line.target] for line in shown], [*MEASURES]])]
         chosen = metric if metric in metrics else next(iter(metrics), None)
         lines = [
             MetricLine(
-                line=one,
-                points=records_of(LinePoint, ask(_POINTS, [one.name, one.target, chosen, newest, dataset])),
+                line=line,
+                points=records_of(LinePoint, ask(_POINTS, [line.name, line.target, chosen, newest, dataset])),
             )
-            for one in shown
+            for line in shown
         ]
     n_left_out = len(meant) - len(shown)
     return MetricLines(known=known, lines=lines, n_left_out=n_left_out, metrics=metrics, metric=chosen)
@@ -145,10 +145,10 @@ def metric_lines(
 
 def _meant(known: Sequence[Line], name: str | None, target: str | None) -> list[Line]:
     """Return the line of a name, that with the target if it has one; else all lines of a spec of that name."""
-    named = [one for one in known if name in (None, one.name)]
+    named = [line for line in known if name in (None, line.name)]
     if named:
-        return [next((one for one in named if one.target == target), named[0])]
-    return [one for one in known if one.spec == name]
+        return [next((line for line in named if line.target == target), named[0])]
+    return [line for line in known if line.spec == name]
 
 
 def _check(what: str, given: str | None, known: Sequence[str]) -> None:

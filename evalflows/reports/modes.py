@@ -135,7 +135,7 @@ def _lines(
         )
         for mode, owner in owners.items()
     ]
-    return sorted(lines, key=lambda one: (-one.n_with / one.n, one.mode))
+    return sorted(lines, key=lambda line: (-line.n_with / line.n, line.mode))
 
 
 def _definitions(store: Store, owners: Sequence[str]) -> dict[tuple[str, str], str]:
@@ -146,5 +146,5 @@ def _definitions(store: Store, owners: Sequence[str]) -> dict[tuple[str, str], s
         for evaluator in from_json(spec)["evaluators"]:
             taxonomy = (evaluator.get("args") or {}).get("taxonomy")
             if evaluator.get("use") == "failure_modes" and isinstance(taxonomy, dict):
-                told |= {(owner, one["name"]): one["definition"] for one in taxonomy["modes"]}
+                told |= {(owner, mode["name"]): mode["definition"] for mode in taxonomy["modes"]}
     return told

@@ -51,7 +51,7 @@ def _apart(names: Mapping[str, str], known: Mapping[str, Sequence[Any]]) -> dict
     apart = dict(names)
     for some in _alike(names):
         there = [identity for identity in some if identity in known]
-        for identity, told in zip(there, _told_apart([known[one] for one in there]), strict=True):
+        for identity, told in zip(there, _told_apart([known[other] for other in there]), strict=True):
             apart[identity] = f"{names[identity]} {told}"
     counts = Counter(apart.values())
     return {

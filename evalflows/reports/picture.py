@@ -129,19 +129,19 @@ def _rows(results: Sequence[Result]) -> list[Row]:
     several = len({result.experiment_id for result in results if result.baseline_experiment_id or not compared}) > 1
     return [
         Row(
-            name=f"{one.metric} of {one.target}" if several else one.metric,
-            before=of_both.baseline if (of_both := means[one.experiment_id, one.metric]) else "",
-            value=of_both.candidate if of_both else one.mean_text,
-            middle=one.difference if compared else one.mean,
-            middle_text=figure(one.difference, one.metric, signed=True) if compared else "",
-            low=one.difference_low if compared else one.ci_low,
-            high=one.difference_high if compared else one.ci_high,
+            name=f"{result.metric} of {result.target}" if several else result.metric,
+            before=of_both.baseline if (of_both := means[result.experiment_id, result.metric]) else "",
+            value=of_both.candidate if of_both else result.mean_text,
+            middle=result.difference if compared else result.mean,
+            middle_text=figure(result.difference, result.metric, signed=True) if compared else "",
+            low=result.difference_low if compared else result.ci_low,
+            high=result.difference_high if compared else result.ci_high,
             mark=0.0 if compared else None,
-            conclusion=one.conclusion,
-            verdict=one.verdict_text,
+            conclusion=result.conclusion,
+            verdict=result.verdict_text,
         )
-        for one in sorted(results, key=lambda one: one.metric in MEASURES)
-        if one.is_worth_showing and (one.baseline_experiment_id or not compared)
+        for result in sorted(results, key=lambda result: result.metric in MEASURES)
+        if result.is_worth_showing and (result.baseline_experiment_id or not compared)
     ]
 
 
@@ -193,9 +193,9 @@ def _draw_row(draw: "ImageDraw", row: Row, y: int) -> None:
     draw.text((WIDTH - EDGE, y), next(_lines(row.verdict, _font(18), 250, 1), ""), colour, _font(18), anchor="rm")
     if row.middle is None:
         return
-    ends = [row.middle if one is None else one for one in (row.low, row.high)]
+    ends = [row.middle if end is None else end for end in (row.low, row.high)]
     centre = row.middle if row.mark is None else row.mark
-    reach = max(abs(one - centre) for one in (row.middle, *ends)) * 1.25 or 1.0
+    reach = max(abs(value - centre) for value in (row.middle, *ends)) * 1.25 or 1.0
 
     def x(value: float) -> float:
         return 730 + 130 * (value - centre) / reach

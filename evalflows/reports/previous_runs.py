@@ -58,9 +58,9 @@ class PreviousRun:
     @property
     def sentence(self) -> str:
         """Which run it is, and how the metrics did since."""
-        named = sorted(self.metrics, key=lambda one: _ORDER.index(one.conclusion))
+        named = sorted(self.metrics, key=lambda metric: _ORDER.index(metric.conclusion))
         more = len(named) - MOST_METRICS
-        shown = [*(one.text for one in named[:MOST_METRICS]), *([f"{more} more"] if more > 0 else [])]
+        shown = [*(metric.text for metric in named[:MOST_METRICS]), *([f"{more} more"] if more > 0 else [])]
         said = "; ".join(shown) or "no metric of an evaluator is shared"
         is_all = self.n_shared == self.n_examples
         on = "" if is_all else f", on the {self.n_shared} of {self.n_examples} examples that are in both"

@@ -75,7 +75,7 @@ class Remark(NamedTuple):
 def by_severity(remarks: Iterable[Remark]) -> list[Remark]:
     """Return each remark once, the worst first."""
     places = [*SEVERITIES]
-    return sorted(dict.fromkeys(remarks), key=lambda one: places.index(one.kind))
+    return sorted(dict.fromkeys(remarks), key=lambda remark: places.index(remark.kind))
 
 
 def sentences(results: Sequence[Result]) -> list[str]:
@@ -101,7 +101,7 @@ def verdict_sentences(results: Sequence[Result]) -> list[str]:
 def _verdict(target: str, results: Sequence[Result]) -> str:
     metrics: dict[str, list[str]] = {}
     places = [*CONCLUSIONS]
-    for result in sorted(results, key=lambda one: (places.index(one.conclusion or UNDECIDED), not one.difference)):
+    for result in sorted(results, key=lambda r: (places.index(r.conclusion or UNDECIDED), not r.difference)):
         metrics.setdefault(result.verdict_text, []).append(_with_figures(result))
     parts = [f"{verdict} in {', '.join(named)}" for verdict, named in metrics.items()]
     return f"{target} against {results[0].baseline}: {'; '.join(parts)}"
@@ -134,9 +134,9 @@ def _reasons(results: Sequence[Result]) -> Iterator[Remark]:
 
 
 def _not_applicable(results: Sequence[Result]) -> Iterator[Remark]:
-    for one in results:
-        if one.not_applicable and not one.scored and not one.missing and one.metric not in MEASURES:
-            text = f"{one.metric} does not apply to any of the {one.not_applicable} answers of {one.target}"
+    for result in results:
+        if result.not_applicable and not result.scored and not result.missing and result.metric not in MEASURES:
+            text = f"{result.metric} does not apply to any of the {result.not_applicable} answers of {result.target}"
             yield Remark("not_applicable", text)
 
 
@@ -158,10 +158,10 @@ def _few(results: Sequence[Result]) -> Iterator[Remark]:
 def _rare(results: Sequence[Result]) -> Iterator[Remark]:
     """Yield the metrics whose test and whose interval rest on different assumptions, and seem to disagree."""
     names = [
-        one.metric
-        for one in results
-        if one.conclusion in ("better", "worse") and one.difference_low is not None and one.difference_high is not None
-        if one.difference_low <= 0 <= one.difference_high
+        row.metric
+        for row in results
+        if row.conclusion in ("better", "worse") and row.difference_low is not None and row.difference_high is not None
+        if row.difference_low <= 0 <= row.difference_high
     ]
     if names:
         why = "the interval includes 0 because it allows for rare values that the sample may not show"
@@ -171,9 +171,9 @@ def _rare(results: Sequence[Result]) -> Iterator[Remark]:
 def _families(results: Sequence[Result]) -> Iterator[Remark]:
     """Yield which verdicts are of which family, if those of evaluators' metrics are of several."""
     found: dict[tuple[str, int], dict[str, None]] = {}
-    for one in results:
-        if one.p_adjusted is not None and one.metric not in MEASURES and one.family and one.n_in_family:
-            found.setdefault((one.family, one.n_in_family), {})[one.metric] = None
+    for result in results:
+        if result.p_adjusted is not None and result.metric not in MEASURES and result.family and result.n_in_family:
+            found.setdefault((result.family, result.n_in_family), {})[result.metric] = None
     if len(found) > 1:
         parts = [
             f"{', '.join(metrics)} by {WHO.get(family, family)} ({n} comparison{'s' * (n != 1)})"

@@ -197,7 +197,7 @@ def means_of(result: Result, baseline: Result | None) -> Means | None:
         return [estimate(mean, mean - half, mean + half, result.metric)[0] for mean in means]
 
     of_pairs, n = texts(before, after), result.n_pairs
-    of_all = [one.mean for one in (baseline, result) if one is not None and one.mean is not None]
+    of_all = [side.mean for side in (baseline, result) if side is not None and side.mean is not None]
     if baseline and texts(*of_all) == of_pairs:
         return Means(baseline=baseline.mean_text, candidate=result.mean_text)
     return Means(baseline=of_pairs[0], candidate=of_pairs[1], pairs=f"{n} pair{'s' * (n != 1)}")
@@ -206,7 +206,7 @@ def means_of(result: Result, baseline: Result | None) -> Means | None:
 def means_in(results: Sequence[Result]) -> dict[tuple[str, str], Means | None]:
     """Return the means of each result and of its baseline's among them, by experiment and metric."""
     known = {(result.experiment_id, result.metric): result for result in results}
-    return {key: means_of(one, known.get((one.baseline_experiment_id or "", one.metric))) for key, one in known.items()}
+    return {key: means_of(row, known.get((row.baseline_experiment_id or "", row.metric))) for key, row in known.items()}
 
 
 def differences_in(results: Sequence[Result]) -> dict[tuple[str, str], list[str]]:
@@ -232,7 +232,7 @@ def results_of_each(store: Store, experiments: Sequence[str]) -> dict[str, list[
     """Return the results of each experiment, as `results_of` of it alone, which together takes half of the time."""
     found = _results(store, experiments)
     return {
-        identity: _named_apart(store, [one for one in found if one.experiment_id == identity])
+        identity: _named_apart(store, [result for result in found if result.experiment_id == identity])
         for identity in experiments
     }
 
@@ -242,7 +242,7 @@ def _results(store: Store, experiments: Sequence[str]) -> list[Result]:
     groups = [*run_groups(store, experiments), *decisions]
     store.verify(groups, {"verdicts"})
     with store.reading(only={"run_group": groups}):
-        compared = {one for pair in ask(store, (_COMPARED, [groups]))[0] for one in pair}
+        compared = {identity for pair in ask(store, (_COMPARED, [groups]))[0] for identity in pair}
     only = {
         "run_group": groups,
         "decision_id": decisions,
@@ -318,7 +318,7 @@ def on_chosen(store: Store, results: Sequence[Result], chosen: ChosenExamples) -
     Scores of whole experiments cannot be restricted, and are left out.
     """
     pairs = [(owner, example) for owner, examples in chosen.examples.items() for example in examples]
-    (rows,) = ask(store, (_COUNTED, [[pair[place] for pair in pairs] for place in (0, 1)]))
+    (rows,) = ask(store, (_COUNTED, [[pair[column] for pair in pairs] for column in (0, 1)]))
     counted = {
         (owner, metric, evaluator): dict(zip(_COUNTS, row, strict=True)) for owner, metric, evaluator, *row in rows
     }
@@ -381,7 +381,7 @@ def drawing_scales(store: Store, results: Sequence[Result]) -> dict[str, tuple[f
         store.read("experiments", identity)[0] for identity in dict.fromkeys(result.experiment_id for result in results)
     )
     of_specs = [from_json(row.spec).get("metrics") or {} for row in rows]
-    declared = {metric: one["range"] for metrics in of_specs for metric, one in metrics.items() if one.get("range")}
+    declared = {metric: spec["range"] for metrics in of_specs for metric, spec in metrics.items() if spec.get("range")}
     outside = {
         result.metric
         for result in results

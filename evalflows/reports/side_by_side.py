@@ -161,7 +161,7 @@ def side_by_side(
     ids, shown = compared.experiment_ids, list(examples)
     of_example = {example: [each for metric in changes for each in metric.get(example, ())] for example in examples}
     metrics = list(dict.fromkeys(each.metric for some in of_example.values() for each in some))
-    lacking = [one for one, some in of_example.items() if any(map(_lacks, some))]
+    lacking = [example for example, some in of_example.items() if any(map(_lacks, some))]
     answers, reasons, texts = ask(
         store,
         (ANSWERS, [ids, shown, metrics[0]]) if metrics and repetitions > 1 else (ONLY_ANSWERS, [ids, shown]),

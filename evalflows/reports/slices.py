@@ -62,20 +62,20 @@ def _searched(search: SliceSearch) -> str:
     )
 
 
-def slice_cells(one: DepartingSlice) -> list[str]:
+def slice_cells(row: DepartingSlice) -> list[str]:
     """Return a slice that stands out as cells of a row."""
-    ends = (one.difference_low, one.difference_high)
-    there = " ".join(filter(None, estimate(one.difference, *ends, one.metric, signed=True, marks=(0,))))
-    elsewhere = figure(one.difference_elsewhere, one.metric, signed=True)
-    return [one.metric, one.slice, str(one.n_examples), there, elsewhere, p_text(one.p_adjusted), _departs(one)]
+    ends = (row.difference_low, row.difference_high)
+    there = " ".join(filter(None, estimate(row.difference, *ends, row.metric, signed=True, marks=(0,))))
+    elsewhere = figure(row.difference_elsewhere, row.metric, signed=True)
+    return [row.metric, row.slice, str(row.n_examples), there, elsewhere, p_text(row.p_adjusted), _departs(row)]
 
 
-def _departs(one: DepartingSlice) -> str:
+def _departs(departing: DepartingSlice) -> str:
     """Return how a slice departs from the other examples, and from the baseline if its own interval shows that."""
-    than = " than elsewhere" if one.includes_0 else ""
-    if one.is_worse:
-        return f"worse{than}" if one.got_worse else "gains less"
-    return "loses less" if one.is_loss or not one.difference else f"better{than}"
+    than = " than elsewhere" if departing.includes_0 else ""
+    if departing.is_worse:
+        return f"worse{than}" if departing.got_worse else "gains less"
+    return "loses less" if departing.is_loss or not departing.difference else f"better{than}"
 
 
 def examples_command(search: SliceSearch, baseline: str) -> hints.Hint | None:
@@ -94,9 +94,9 @@ def where_lines(search: SliceSearch) -> list[str]:
         return []
     lines = [f"{_stand_out(search)}: {_searched(search)}"]
     others: dict[str, list[str]] = {}
-    for one in search.found:
-        metric, slice_, n, there, elsewhere, p, word = slice_cells(one)
-        if one.got_worse:
+    for departing in search.found:
+        metric, slice_, n, there, elsewhere, p, word = slice_cells(departing)
+        if departing.got_worse:
             departs = f"{metric} {there} in {n} examples, {elsewhere} elsewhere (p adj. of the departure {p})"
             lines.append(f"worse than elsewhere in {slice_}: {departs}")
         else:
@@ -175,11 +175,11 @@ def slice_means(store: Store, experiment: str, snapshot: str) -> list[Slice]:
 def field_lines(slices: Sequence[Slice], metric: str, *, higher_is_better: bool) -> list[str]:
     """Return a line per field: its values with their means of a metric, the worst first. Nothing is tested."""
     fields: dict[str, list[tuple[float, str]]] = {}
-    for one in slices:
-        mean = one.mean(metric)
+    for slice_ in slices:
+        mean = slice_.mean(metric)
         if mean is not None and mean.mean is not None:
             worst_first = mean.mean if higher_is_better else -mean.mean
-            fields.setdefault(one.field, []).append((worst_first, f"{one.value} {mean.text}"))
+            fields.setdefault(slice_.field, []).append((worst_first, f"{slice_.value} {mean.text}"))
     return [
         f"{metric} by {field}: {', '.join(text for _, text in sorted(of)[:MOST_SHOWN])}"
         + (f", {len(of) - MOST_SHOWN} better" if len(of) > MOST_SHOWN else "")

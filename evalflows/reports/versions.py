@@ -50,6 +50,6 @@ def _named(commits: tuple[str, ...]) -> Mapping[str, Version]:
     found = {}
     for line in done.stdout.splitlines():
         commit, references, subject = line.split("\0", 2)
-        tags = [one.strip().removeprefix("tag: refs/tags/") for one in references.split(",") if "refs/tags/" in one]
+        tags = [ref.strip().removeprefix("tag: refs/tags/") for ref in references.split(",") if "refs/tags/" in ref]
         found[commit] = Version(tags[0]) if tags else Version(commit[:COMMIT], subject)
     return found

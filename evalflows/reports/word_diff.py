@@ -55,14 +55,14 @@ def word_diff(old: str, new: str, most: int = MAX_CHARACTERS) -> WordDiff:
 def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[bool, str, str]]:
     """Yield runs of pieces that are the same in both lists, or differ, in turn."""
     for is_same, codes in groupby(Indel.opcodes(old, new), key=lambda code: code.tag == "equal"):
-        pieces = [(old[one.src_start : one.src_end], new[one.dest_start : one.dest_end]) for one in codes]
+        pieces = [(old[code.src_start : code.src_end], new[code.dest_start : code.dest_end]) for code in codes]
         was, now = ("".join(chain.from_iterable(side)) for side in zip(*pieces, strict=True))
         yield is_same, was, now
 
 
 def has_much_in_common(parts: WordDiff) -> bool:
     """Return whether the words that differ are worth marking: of texts with little in common, nearly all would be."""
-    sizes = {kind: sum(len(text) for part, text in parts if part == kind) for kind in ("same", "removed", "added")}
+    sizes = {kind: sum(len(text) for k, text in parts if k == kind) for kind in ("same", "removed", "added")}
     return sizes["same"] >= LEAST_SAME * (sizes["same"] + max(sizes["removed"], sizes["added"]))
 
 

@@ -370,7 +370,7 @@ def all_worst(
     if unknown := [metric for metric in metrics if metric not in known]:
         raise InputError(f"metric: got {unknown[0]!r}, wanted one of {', '.join(known) or 'none, as none is scored'}")
     compared = [_against(store, result, against) for result in results if result.metric in metrics]
-    compared = [one for one in compared if one.baseline_experiment_id] or compared
+    compared = [result for result in compared if result.baseline_experiment_id] or compared
     compared.sort(key=lambda result: metrics.index(result.metric))
     return [_of_result(result, _items(store, result, None)) for result in compared]
 

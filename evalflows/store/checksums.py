@@ -42,23 +42,23 @@ class Content:
 
 def put_checksum(file: IO[bytes]) -> Content:
     """Replace the blank checksum of a complete Parquet file by its own. The file must be readable and writable."""
-    place = _place(file)
-    if place is None:
+    offset = _place(file)
+    if offset is None:
         raise ValueError("got a file without a place for its checksum")
-    before, after = _around(file, place)
+    before, after = _around(file, offset)
     checksum = _checksum(before, after)
-    file.seek(place)
+    file.seek(offset)
     file.write(checksum)
     return Content(_sha256(before, checksum + after), file.seek(0, os.SEEK_END))
 
 
 def content_of(file: IO[bytes]) -> Content:
     """Read a Parquet file once: verify its checksum, and hash its bytes."""
-    size, place = file.seek(0, os.SEEK_END), _place(file)
-    before, after = _around(file, size if place is None else place)
-    if place is None:
+    size, offset = file.seek(0, os.SEEK_END), _place(file)
+    before, after = _around(file, size if offset is None else offset)
+    if offset is None:
         return Content(_sha256(before, b""), size, footer_damage(file) or "it has no checksum")
-    file.seek(place)
+    file.seek(offset)
     written = file.read(len(BLANK))
     damage = None if written == _checksum(before, after) else "its content does not match its checksum"
     return Content(_sha256(before, written + after), size, damage)
@@ -85,19 +85,19 @@ def _place(file: IO[bytes]) -> int | None:
     start = max(0, size - max(_TAIL, footer if footer <= MAX_FOOTER else 0))
     file.seek(start)
     found = file.read().rfind(CHECKSUM_KEY)  # the last one, as texts of the rows may contain the key too
-    place = start + found + len(CHECKSUM_KEY) + _LENGTHS
-    return None if found < 0 or place + len(BLANK) > size else place
+    offset = start + found + len(CHECKSUM_KEY) + _LENGTHS
+    return None if found < 0 or offset + len(BLANK) > size else offset
 
 
-def _around(file: IO[bytes], place: int) -> tuple[hashlib._Hash, bytes]:
+def _around(file: IO[bytes], offset: int) -> tuple[hashlib._Hash, bytes]:
     """Return a digest of the bytes before the checksum, and the bytes after it, which are the rest of the footer."""
     digest = hashlib.sha256()
     file.seek(0)
-    left = place
+    left = offset
     while left and (block := file.read(min(left, _BLOCK))):
         digest.update(block)
         left -= len(block)
-    file.seek(place + len(BLANK))
+    file.seek(offset + len(BLANK))
     return digest, file.read()
 
 

@@ -68,7 +68,7 @@ class TableCopies:
         changed = [file for file in {*files, *(known or {})} if files.get(file) != (known or {}).get(file)]
         is_all = known is None or "" in changed or len(changed) > MOST_OWNERS
         whose = f"where {TABLES[table].owner} in ({', '.join(map(quoted, changed))})"
-        read = files if is_all else {one: files[one] for one in changed if one in files}
+        read = files if is_all else {file: files[file] for file in changed if file in files}
         rows = self._rows(table, read, "" if is_all else whose)
         self._connection.execute("begin")
         try:

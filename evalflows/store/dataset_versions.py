@@ -108,8 +108,8 @@ def edit_example(
     fields = {name: from_json(getattr(before, name)) for name in JSON_FIELDS}
     fields |= {name: getattr(before, name) for name in PLAIN_FIELDS}
     (after,) = to_examples([(1, {**fields, **changes, "id": identity})], "example")
-    kept = (one for one in old if one.example_id == identity or not is_erased(one.inputs))
-    return _new_version(store, name, old, draft(after if one.example_id == identity else one for one in kept), source)
+    kept = (row for row in old if row.example_id == identity or not is_erased(row.inputs))
+    return _new_version(store, name, old, draft(after if row.example_id == identity else row for row in kept), source)
 
 
 def content_key(example: ExampleRow) -> str:

@@ -161,15 +161,15 @@ class _Examiner:
         """
         layout, fs = self._store.layout, self._fs
         known, resting = manifests(layout, fs), defaultdict[str, list[str]](list)
-        decisions = [one for name, one in newest_evidence(known).items() if ("decisions", name) in self._rows]
-        for one in decisions:
-            for owner in one.evidence.owners if one.evidence else ():
-                resting[owner].append(one.owner)
+        decisions = [m for name, m in newest_evidence(known).items() if ("decisions", name) in self._rows]
+        for decision in decisions:
+            for owner in decision.evidence.owners if decision.evidence else ():
+                resting[owner].append(decision.owner)
         for file, problem in not_written(layout, self._hashes, known):
             of = [f"the decision {name} rests on it" for name in resting.get(file.owner, ())[:1]]
             yield Finding("damaged", file.path, "; ".join([problem, *of]), ADVICE)
-        for one in decisions:
-            for path, problem in broken_links(layout, fs, one):
+        for decision in decisions:
+            for path, problem in broken_links(layout, fs, decision):
                 yield Finding("damaged", path, problem, "restore it from a backup, or decide the gate again")
         for name in deleted_decisions(self._store):
             problem = "the decision was deleted, or its gate was killed as it wrote it"

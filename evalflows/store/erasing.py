@@ -200,7 +200,7 @@ class Eraser:
         if isinstance(value, list):
             return [self.strings(element) for element in value]
         if isinstance(value, dict):
-            return {name: one if name in FIGURES else self.strings(one) for name, one in value.items()}
+            return {name: element if name in FIGURES else self.strings(element) for name, element in value.items()}
         return value
 
     def text(self, value: str, row: Row) -> str:
@@ -245,15 +245,15 @@ class Eraser:
             erased = self.slices(given)
             return value if erased == given else to_json(erased)
         found = {name: given[name] for name in QUOTED if name in given}
-        quoted = {name: [str(one) for one in of] if isinstance(of, list) else of for name, of in found.items()}
+        quoted = {name: [str(item) for item in of] if isinstance(of, list) else of for name, of in found.items()}
         return to_json({**given, **erased}) if (erased := self.strings(quoted)) != quoted else value
 
     def slices(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return a search of slices without the values of fields, which are in the names and conditions of slices."""
 
-        def unnamed(one: Mapping[str, Any]) -> dict[str, Any]:
-            name = one["slice"]
-            return {**one, "slice": name if MARKER.fullmatch(name) else self.marker(name), "where": ""}
+        def unnamed(sliced: Mapping[str, Any]) -> dict[str, Any]:
+            name = sliced["slice"]
+            return {**sliced, "slice": name if MARKER.fullmatch(name) else self.marker(name), "where": ""}
 
         search = given["search"]
         return {
@@ -360,7 +360,7 @@ def without_texts(
         resource = to_json({name: value for name, value in _mapping(resource).items() if name in stays.resource})
     if links is not None:
         every = [link for link in json.loads(links) if isinstance(link, dict)]
-        links = to_json([{name: one[name] for name in ("trace_id", "span_id") if name in one} for one in every])
+        links = to_json([{name: link[name] for name in ("trace_id", "span_id") if name in link} for link in every])
     return {
         "resource": resource,
         "attributes": to_json({**kept, ATTRIBUTE: day}),
@@ -392,7 +392,7 @@ def _staying(source: Source) -> _Staying:
         texts=texts,
         names=frozenset(alias for alias in left if isinstance(alias, str)) - texts,
         paths=paths,
-        resource=frozenset(one.attribute for of in every.values() for one in of if isinstance(one, OfResource)),
+        resource=frozenset(alias.attribute for of in every.values() for alias in of if isinstance(alias, OfResource)),
     )
 
 
@@ -572,7 +572,7 @@ class _Finder:
         )
         known["experiments"] = sorted(experiment for experiment, *_ in rows)
         self._leases |= {experiment: group for experiment, group, *_ in rows}
-        ids = {snapshot: [one for of, one in self._examples if of == snapshot] for snapshot in known["snapshots"]}
+        ids = {snapshot: [e for of, e in self._examples if of == snapshot] for snapshot in known["snapshots"]}
         planned = {  # also if the file of its outputs was lost
             derived_id(experiment, example, repetition)
             for experiment, _, repetitions, snapshot in rows
@@ -599,7 +599,7 @@ class _Finder:
 
 def _path_of(name: str) -> str:
     """Return the path of a field of metadata; dots lead into nested ones."""
-    return "$" + "".join(f'."{part}"' for part in name.split("."))
+    return "$" + "".join(f'."{key}"' for key in name.split("."))
 
 
 def evaluation_of(owner: str | None) -> str | None:
@@ -750,11 +750,11 @@ class FileEraser:
             new = [None if row[name] is None else rule(self._eraser, row[name], row) for row in given]
             is_new = [row[name] != value for row, value in zip(given, new, strict=True)]
             if any(is_new):
-                place, mask = rows.schema.get_field_index(name), np.zeros(rows.num_rows, bool)
-                kind, mask[numbers] = rows.schema.field(place), True
-                column = rows.column(place).combine_chunks()
+                index, mask = rows.schema.get_field_index(name), np.zeros(rows.num_rows, bool)
+                kind, mask[numbers] = rows.schema.field(index), True
+                column = rows.column(index).combine_chunks()
                 column = pc.replace_with_mask(column, pa.array(mask), pa.array(new, kind.type))
-                rows = rows.set_column(place, kind, column)
+                rows = rows.set_column(index, kind, column)
                 changed[numbers[is_new]] = True
         return rows
 

@@ -59,7 +59,7 @@ def evidence_on(store: Store, owners: Collection[str]) -> Evidence:
     evidence = store.steady(
         lambda: evidence_of(store.layout, store.filesystem, owners, store.verify(owners, TABLES_OF_EVIDENCE))
     )
-    follows = [{"decision": one.owner, "manifest": one.name, "sha256": one.sha256} for one in _newest(store)]
+    follows = [{"decision": m.owner, "manifest": m.name, "sha256": m.sha256} for m in _newest(store)]
     return replace(evidence, follows=follows)
 
 
@@ -73,7 +73,7 @@ def _newest(store: Store) -> list[Manifest]:
 def deleted_decisions(store: Store) -> list[str]:
     """Return the decisions that manifests name, and that the store no longer has."""
     named = {name for name in manifest_owners(store.layout, store.filesystem) if name.startswith("dec-")}
-    named |= {link["decision"] for one in _newest(store) if one.evidence for link in one.evidence.follows}
+    named |= {link["decision"] for m in _newest(store) if m.evidence for link in m.evidence.follows}
     there = {name for (name,) in store.query("select decision_id from source.decisions")}
     return sorted(name for name in named - there if not store.is_sealed("decisions", name))  # damaged ones are left out
 

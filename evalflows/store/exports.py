@@ -195,7 +195,7 @@ class _Now:
         files = [(path, state) for path, state in self._files if path.split("/")[-4] in tables]
         if any(state is None for _, state in files):
             return secrets.token_hex(32)
-        definitions = [one for one in self._definitions if name in self._own or one[-2] not in self._own]
+        definitions = [view for view in self._definitions if name in self._own or view[-2] not in self._own]
         parts = [self._root, definitions, files, self._leases if tables & LEASED else []]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -279,7 +279,7 @@ def export_views(store: Store, target: Path, *, is_all: bool = False) -> list[Ex
         raise InputError(f"{target}: got views of an object store, which few BI tools can read, wanted --copy")
     root = store.layout.root
     before, wanted = _read_kept(target, root), relations(store, is_all=is_all, as_views=True)
-    names = {one.name for one in wanted}
+    names = {relation.name for relation in wanted}
     kept = {name: _Kept(_views_state(), None) for name in names}
     is_written = kept != before
     if is_written:
@@ -297,7 +297,7 @@ def export_views(store: Store, target: Path, *, is_all: bool = False) -> list[Ex
                     _describe(connection, "view", wanted, root, kept)
             except duckdb.Error as error:
                 raise InputError(f"{target}: cannot be written: {error}") from error
-    return [Exported(name=one.name, rows=None, is_written=is_written) for one in wanted]
+    return [Exported(name=relation.name, rows=None, is_written=is_written) for relation in wanted]
 
 
 def _views_state() -> str:
@@ -316,29 +316,29 @@ def export_tables(store: Store, target: Path, only: Sequence[str] = (), *, is_al
     root = store.layout.root
     before, wanted = _read_kept(target, root), relations(store, only, is_all=is_all)
     with_empty = is_all or bool(only)
-    unchanged = {one.name for one in wanted if one.name in before and before[one.name].state == one.state}
+    unchanged = {table.name for table in wanted if table.name in before and before[table.name].state == table.state}
     kept = {name: before[name] for name in unchanged}
     if len(unchanged) < len(wanted) or kept != before:
         with duckdb.connect() as connection, _database(target, connection) as name:
             if unchanged:
                 connection.execute(f"attach {quoted(str(target))} as before (read_only)")
             connection.execute(f"use {name}")
-            for one in wanted:
+            for table in wanted:
                 rows = _fill(
-                    connection, store, one, f"before.main.{identifier(one.name)}" if one.name in kept else None
+                    connection, store, table, f"before.main.{identifier(table.name)}" if table.name in kept else None
                 )
-                if rows or with_empty or one.is_mart:
-                    kept[one.name] = _Kept(one.state, rows)
+                if rows or with_empty or table.is_mart:
+                    kept[table.name] = _Kept(table.state, rows)
                 else:
-                    connection.execute(f"drop table main.{identifier(one.name)}")
-                    kept.pop(one.name, None)
-            _describe(connection, "table", [one for one in wanted if one.name in kept], root, kept)
+                    connection.execute(f"drop table main.{identifier(table.name)}")
+                    kept.pop(table.name, None)
+            _describe(connection, "table", [table for table in wanted if table.name in kept], root, kept)
             connection.execute("use memory")
     return _exported(wanted, kept, unchanged)
 
 
 def _exported(wanted: Sequence[Relation], kept: Mapping[str, _Kept], unchanged: Collection[str]) -> list[Exported]:
-    found = [(one.name, kept.get(one.name)) for one in wanted]
+    found = [(table.name, kept.get(table.name)) for table in wanted]
     return [
         Exported(name=name, rows=0, is_written=False, is_left_out=True)
         if known is None
@@ -382,14 +382,14 @@ def _describe(
     connection: duckdb.DuckDBPyConnection, kind: str, wanted: Sequence[Relation], root: str, kept: dict[str, _Kept]
 ) -> None:
     """Say what the rows and columns of each relation are, and note of which store and state they are."""
-    for one in wanted:
-        name = f"main.{identifier(one.name)}"
-        connection.execute(f"comment on {kind} {name} is {quoted(one.about)}")
-        for column, meaning in one.meanings.items():
+    for relation in wanted:
+        name = f"main.{identifier(relation.name)}"
+        connection.execute(f"comment on {kind} {name} is {quoted(relation.about)}")
+        for column, meaning in relation.meanings.items():
             connection.execute(f"comment on column {name}.{identifier(column)} is {quoted(meaning)}")
     connection.execute("create schema if not exists source")
     connection.execute("create table source.exported (name varchar, state varchar, rows bigint, store varchar)")
-    noted = [(name, one.state, one.rows, root) for name, one in kept.items()]
+    noted = [(name, entry.state, entry.rows, root) for name, entry in kept.items()]
     connection.executemany("insert into source.exported values (?, ?, ?, ?)", noted)
 
 
@@ -432,18 +432,18 @@ def export_folder(
     wanted, with_empty = relations(store, only, is_all=is_all), is_all or bool(only)
     with _lock_folder(folder):
         files = _files(folder, store.layout.root, form)
-        unchanged = {one.name for one in wanted if _is_unchanged(folder, form, one, files)}
+        unchanged = {table.name for table in wanted if _is_unchanged(folder, form, table, files)}
         if not only:
-            _remove(folder, form, files, files.keys() - {one.name for one in wanted})
-        stale = [one for one in wanted if one.name not in unchanged]
-        for one in stale:  # so that an export that is interrupted is not taken for a finished one
-            files.pop(one.name, None)
+            _remove(folder, form, files, files.keys() - {table.name for table in wanted})
+        stale = [table for table in wanted if table.name not in unchanged]
+        for table in stale:  # so that an export that is interrupted is not taken for a finished one
+            files.pop(table.name, None)
         _write_mark(folder, store.layout.root, form, files)
         empty: set[str] = set()
-        for one in stale:
-            files[one.name] = _Kept(one.state, _write(store, one, folder / f"{one.name}.{form}", form))
-            if files[one.name].rows == 0 and not (with_empty or one.is_mart):
-                empty.add(one.name)
+        for table in stale:
+            files[table.name] = _Kept(table.state, _write(store, table, folder / f"{table.name}.{form}", form))
+            if files[table.name].rows == 0 and not (with_empty or table.is_mart):
+                empty.add(table.name)
         _remove(folder, form, files, empty)
         _write_mark(folder, store.layout.root, form, files)
     return _exported(wanted, files, unchanged)

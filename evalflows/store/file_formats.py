@@ -457,9 +457,9 @@ def _json_columns(rows: Numbered, where: str) -> set[str]:
                 del candidates[name]
         if not candidates:
             break
-    for found in candidates.values():
-        if found is not None:
-            raise found
+    for error in candidates.values():
+        if error is not None:
+            raise error
     return {*candidates}
 
 
@@ -482,9 +482,9 @@ class _Lines:
         for line in self._file:
             self.read += 1
             text = line.decode("utf-8-sig" if self.read == 1 else "utf-8")
-            for number, part in enumerate(_LINES.findall(text)):  # several if bare carriage returns separate them
+            for number, piece in enumerate(_LINES.findall(text)):  # several if bare carriage returns separate them
                 self.read += number > 0
-                yield part
+                yield piece
 
 
 def _from_parquet(file: BinaryIO, where: str) -> Numbered:

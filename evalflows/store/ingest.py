@@ -157,21 +157,21 @@ def selected_examples(examples: Examples, spec: DatasetSpec, *, final: bool) -> 
     splits = [*examples.texts("split")]
     places: Sequence[int] = range(len(examples)) if spec.splits is None else _of_splits(splits, spec.splits)
     n_left_out = 0
-    if n_final := sum(splits[place] == FINAL for place in places):
+    if n_final := sum(splits[index] == FINAL for index in places):
         if not final and (spec.splits is not None or n_final == len(places)):
             raise InputError(
                 f"dataset {spec.name or spec.snapshot or spec.path!r}: got {n_final} examples of the split {FINAL}, "
                 "wanted others: only a release gate runs these"
             )
         if spec.splits is None:
-            places = [place for place in places if (splits[place] == FINAL) == final]
+            places = [index for index in places if (splits[index] == FINAL) == final]
             n_left_out = 0 if final else n_final
     if spec.sample is not None and spec.sample < len(places):
-        lots = [lot(examples.ids[place], spec.seed) for place in places]
+        lots = [lot(examples.ids[index], spec.seed) for index in places]
         drawn = sorted(range(len(lots)), key=lots.__getitem__)[: spec.sample]
         places = [places[number] for number in sorted(drawn)]
     selected = examples if len(places) == len(examples) else examples.select(places)
-    return Selection(selected, any(splits[place] == FINAL for place in places), n_left_out)
+    return Selection(selected, any(splits[index] == FINAL for index in places), n_left_out)
 
 
 def _of_splits(splits: Sequence[str | None], wanted: Sequence[str]) -> list[int]:

@@ -136,8 +136,8 @@ def manifests(layout: Layout, fs: Any, owners: Collection[str] | None = None) ->
     """Return the manifests of owners (None: all) by owner, the oldest first. One that cannot be read names nothing."""
     read = (_read(layout, fs, *name) for name in _names(layout, fs) if owners is None or name[1] in owners)
     by_owner: defaultdict[str, list[Manifest]] = defaultdict(list)
-    for one in sorted(filter(None, read), key=lambda one: (one.written_at, one.name)):
-        by_owner[one.owner].append(one)
+    for manifest in sorted(filter(None, read), key=lambda manifest: (manifest.written_at, manifest.name)):
+        by_owner[manifest.owner].append(manifest)
     return by_owner
 
 
@@ -178,7 +178,7 @@ def not_written(
     for path in sorted(hashes):
         file, relative = StoredFile.at(path), _relative(layout, path)
         if file is not None and (relative in parts or not may_be_open(file)):
-            named = [one.files[relative] for one in by_owner.get(owner_of(file), ()) if relative in one.files]
+            named = [m.files[relative] for m in by_owner.get(owner_of(file), ()) if relative in m.files]
             named += [parts[relative]] if relative in parts else []
             if hashes[path] not in named:
                 yield file, ALTERED if named else UNKNOWN
@@ -221,7 +221,7 @@ def evidence_of(layout: Layout, fs: Any, owners: Collection[str], hashes: Mappin
         if file is not None and may_be_open(file):
             parts.append({"path": relative, "sha256": hashes[path]})
         elif file is not None:
-            *_, newest = (one for one in known[owner_of(file)] if one.files.get(relative) == hashes[path])
+            *_, newest = (m for m in known[owner_of(file)] if m.files.get(relative) == hashes[path])
             rests_on[newest.name] = newest.sha256
     links = [{"manifest": name, "sha256": digest} for name, digest in sorted(rests_on.items())]
     return Evidence(owners=sorted(owners), rests_on=links, parts=parts)
@@ -234,7 +234,7 @@ def may_be_open(file: StoredFile) -> bool:
 
 def newest_evidence(known: Mapping[str, Sequence[Manifest]]) -> dict[str, Manifest]:
     """Return the newest manifest of each decision that names its evidence."""
-    return {owner: one for owner, of in known.items() for one in of if one.evidence is not None}
+    return {owner: manifest for owner, of in known.items() for manifest in of if manifest.evidence is not None}
 
 
 def broken_links(layout: Layout, fs: Any, decision: Manifest) -> Iterator[tuple[str, str]]:
@@ -273,17 +273,17 @@ def _read(layout: Layout, fs: Any, name: str, owner: str) -> Manifest | None:
         given = json.loads(body)
         evidence = None
         if "rests_on" in given:
-            links = [{"manifest": str(one["manifest"]), "sha256": str(one["sha256"])} for one in given["rests_on"]]
-            parts = [{"path": str(one["path"]), "sha256": str(one["sha256"])} for one in given["parts"]]
+            links = [{"manifest": str(link["manifest"]), "sha256": str(link["sha256"])} for link in given["rests_on"]]
+            parts = [{"path": str(part["path"]), "sha256": str(part["sha256"])} for part in given["parts"]]
             names = ("decision", "manifest", "sha256")
-            follows = [{name: str(one[name]) for name in names} for one in given.get("follows", ())]
+            follows = [{name: str(link[name]) for name in names} for link in given.get("follows", ())]
             evidence = Evidence(owners=[*map(str, given["owners"])], rests_on=links, parts=parts, follows=follows)
         return Manifest(
             name=name,
             owner=owner,
             sha256=hashlib.sha256(body).hexdigest(),
             written_at=str(given["written_at"]),
-            files={str(one["path"]): str(one["sha256"]) for one in given["files"]},
+            files={str(file["path"]): str(file["sha256"]) for file in given["files"]},
             evidence=evidence,
         )
     except (ValueError, KeyError, TypeError):
@@ -325,11 +325,11 @@ def write_sealed(
     """
     with ExitStack() as stack:
         waiting = (_staged(layout, fs, table, owner, rows, check) for table, rows in contents)
-        staged = _at_once(stack, [*waiting]) if at_once else [stack.enter_context(one) for one in waiting]
+        staged = _at_once(stack, [*waiting]) if at_once else [stack.enter_context(file) for file in waiting]
         write_manifest(layout, fs, staged, written)
-        for one in staged:
-            with storage_errors(one.path):
-                one.place()
+        for file in staged:
+            with storage_errors(file.path):
+                file.place()
 
 
 def _at_once(stack: ExitStack, waiting: list[AbstractContextManager[StagedFile]]) -> list[StagedFile]:

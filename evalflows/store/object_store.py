@@ -207,7 +207,7 @@ class Mirror:
                 if time.time() - path.stat().st_mtime > LEFT_S:
                     path.unlink()
         others = [path for path in self.folder.parent.glob("*.lock") if path != self._lock_file]
-        sizes = {path: sum(one for one, _ in _files(path.with_suffix("")).values()) for path in others}
+        sizes = {path: sum(n_bytes for n_bytes, _ in _files(path.with_suffix("")).values()) for path in others}
         for path in sorted(others, key=lambda path: path.stat().st_mtime):
             if size + sum(sizes.values()) <= limit:
                 break
@@ -391,8 +391,8 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
         paths = [entry["name"] for entry in self._list(path)] if recursive else [path]
         with one_line_errors(path):
             obstore.delete(self._objects, [self._key(path) for path in paths])  # no request for none
-        for one in paths:
-            self._known.pop(one, None)
+        for removed in paths:
+            self._known.pop(removed, None)
 
     def mv(self, path1: str, path2: str, *_: Any, **__: Any) -> None:
         """Copy a file, then delete it: object stores rename none."""
@@ -432,7 +432,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
         """Return the objects below a path; of the folder `without`, which may have thousands, not all."""
         key, below = self._key(path), f"{path.rstrip('/')}/"
         with one_line_errors(path):
-            entries = [self._entry(one) for one in self._objects_below(key, without)]
+            entries = [self._entry(item) for item in self._objects_below(key, without)]
         names = {entry["name"] for entry in entries}
         for name in [name for name in [*self._known] if name.startswith(below) and name not in names]:
             self._known.pop(name, None)
@@ -442,7 +442,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
         left_out = f"{key}/{without}/".lstrip("/")
         for chunk in obstore.list(self._objects, key or None, chunk_size=LISTED):
             yield from chunk
-            paths = [one["path"] for one in chunk]
+            paths = [item["path"] for item in chunk]
             if without and len(chunk) == LISTED and paths[-1].startswith(left_out) and paths == sorted(paths):
                 for later in obstore.list(self._objects, key or None, offset=f"{left_out[:-1]}0", chunk_size=LISTED):
                     yield from later  # "0" comes after "/"

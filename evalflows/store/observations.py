@@ -82,8 +82,8 @@ def _newest(store: Store, path: str) -> datetime | None:
 
 
 def _newest_in(metadata: Any) -> datetime | None:
-    place = metadata.schema.names.index("recorded_at")
-    groups = (metadata.row_group(number).column(place).statistics for number in range(metadata.num_row_groups))
+    index = metadata.schema.names.index("recorded_at")
+    groups = (metadata.row_group(number).column(index).statistics for number in range(metadata.num_row_groups))
     newest = [group.max for group in groups if group is not None and group.has_min_max]
     return max((moment.replace(tzinfo=moment.tzinfo or UTC) for moment in newest), default=None)
 

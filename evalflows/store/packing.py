@@ -71,7 +71,7 @@ def pack(store: Store, *, at_least: int = 2) -> Packed:
     """
     with hold_lease(store, LEASE, "packing the store", wait=True):
         done = [_pack_table(store, table, at_least) for table in PACKED_TABLES]
-    return Packed(sum(one.n_owner_files for one in done), sum(one.n_packed_files for one in done))
+    return Packed(sum(packed.n_owner_files for packed in done), sum(packed.n_packed_files for packed in done))
 
 
 def pack_many(store: Store) -> None:
@@ -90,7 +90,7 @@ def _pack_table(store: Store, table: str, at_least: int) -> Packed:
     if len(files) < at_least:
         return Packed(0, 0)
     note_packed(store.layout, store.filesystem)
-    done = [_pack_batch(store, table, {one.owner: one for one in batch}) for batch in _batches(files)]
+    done = [_pack_batch(store, table, {file.owner: file for file in batch}) for batch in _batches(files)]
     return Packed(sum(done), sum(map(bool, done)))
 
 
@@ -107,9 +107,9 @@ def _own_files(store: Store, table: str) -> list[_Own]:
             if size is not None and size <= PACK_BYTES // 4 and file_damage(fs, file.path, state) is None:
                 own.append(_Own(file.owner, file.path, state, size))
                 hashes[file.path] = sha256_of(fs, file.path, state) or ""
-    known = manifests(store.layout, fs, {one.owner for one in own})
+    known = manifests(store.layout, fs, {file.owner for file in own})
     foreign = {file.path for file, _ in not_written(store.layout, hashes, known)}
-    return [one for one in own if one.path not in foreign]
+    return [file for file in own if file.path not in foreign]
 
 
 def _settled_size(fs: Any, path: str) -> int | None:
@@ -125,7 +125,7 @@ def _batches(files: Sequence[_Own]) -> Iterator[list[_Own]]:
     """Yield the files in lists of at most about PACK_BYTES."""
     batch: list[_Own] = []
     for file in files:
-        if batch and sum(one.size for one in batch) + file.size > PACK_BYTES:
+        if batch and sum(other.size for other in batch) + file.size > PACK_BYTES:
             yield batch
             batch = []
         batch.append(file)
@@ -142,19 +142,19 @@ def _pack_batch(store: Store, table: str, batch: Mapping[str, _Own]) -> int:
     check_written(layout, fs, packs)
     sizes = {path: fs.size(path) for path in packs}
     smallest = min(sizes, key=sizes.__getitem__, default=None)
-    has_room = smallest is not None and sizes[smallest] + sum(one.size for one in batch.values()) <= PACK_BYTES
+    has_room = smallest is not None and sizes[smallest] + sum(file.size for file in batch.values()) <= PACK_BYTES
     path = smallest if smallest and has_room else f"{layout.packed_folder(table)}/{secrets.token_hex(6)}.parquet"
     try:
         _rewrite(store, table, path, batch.keys(), [*batch.values()], is_there=has_room)
     except StorageError as error:
-        if isinstance(error.__cause__, FileNotFoundError) and any(not fs.exists(one.path) for one in batch.values()):
+        if isinstance(error.__cause__, FileNotFoundError) and any(not fs.exists(file.path) for file in batch.values()):
             return 0
         raise
     for other in packs:
         if other != path and not batch.keys().isdisjoint(owners_of(fs, other, packs[other])):
             _rewrite(store, table, other, batch.keys(), is_there=True)
-    for one in batch.values():
-        _remove(store, one)
+    for file in batch.values():
+        _remove(store, file)
     return len(batch)
 
 
@@ -182,10 +182,10 @@ def _rewrite(
     def rows() -> Iterator[pa.Table]:
         if kept:
             yield from packed_rows(fs, path, table, columns, owners, all_but=True)
-        for one in added:
-            yield from sealed_rows(layout, fs, one.path, table, one.owner, columns)
+        for file in added:
+            yield from sealed_rows(layout, fs, file.path, table, file.owner, columns)
 
-    write_pack(layout, fs, path, table, rows(), kept | {one.owner for one in added})
+    write_pack(layout, fs, path, table, rows(), kept | {file.owner for file in added})
 
 
 def _remove(store: Store, own: _Own) -> None:

@@ -374,9 +374,9 @@ async def _written(
         if is_whole:
             await tables.remove(tables.states.keys() - {relation.name for relation in wanted})
         exported = [await _write(store, tables, relation, with_empty=with_empty) for relation in wanted]
-        if is_related and any(one.is_written for one in exported):
-            left_out = {one.name for one in exported if one.is_left_out}
-            await tables.relate([(one.name, one.columns) for one in wanted if one.name not in left_out])
+        if is_related and any(table.is_written for table in exported):
+            left_out = {table.name for table in exported if table.is_left_out}
+            await tables.relate([(table.name, table.columns) for table in wanted if table.name not in left_out])
         return exported
 
 

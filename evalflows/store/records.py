@@ -209,7 +209,7 @@ def _time(at: datetime) -> str:
 
 
 def _letters(number: int, count: int) -> str:
-    return "".join(_ALPHABET[(number >> 5 * place) & 31] for place in reversed(range(count)))
+    return "".join(_ALPHABET[(number >> 5 * digit) & 31] for digit in reversed(range(count)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,7 +84,7 @@ def erase(store: Store, selection: Selection, erased_by: str | None, elsewhere: 
     file, both with nothing erased, and StorageError if a file cannot be written: erase again to finish.
     """
     with hold_lease(store, PACKING, "erasing texts", wait=True):
-        finished = [one.erasure_id for one in _finish(store, elsewhere) if one.erasure_id is not None]
+        finished = [erased.erasure_id for erased in _finish(store, elsewhere) if erased.erasure_id is not None]
         for folder in sorted({path.parent for path in spool_folder(store).glob("*/*.jsonl")}):
             if folder.name != RECEIVED:  # what killed processes have left, so that it is found
                 recover(store, folder.name)
@@ -402,6 +402,6 @@ def _old_calls(store: Store, until: datetime) -> Subjects:
     (rows,) = ask(store, (query, [until]))
     held = {*held_leases(store)}
     found = [(call, owner, evaluation_of(owner) or group) for call, owner, group in rows]
-    free = [one for one in found if one[2] not in held]
+    free = [call for call in found if call[2] not in held]
     leases = {owner: lease for _, owner, lease in free if owner}
     return Subjects(keys={"about": {"calls": [(call,) for call, *_ in free]}}, owners=sorted(leases), leases=leases)

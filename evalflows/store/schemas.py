@@ -207,12 +207,12 @@ def recorded_after(data: pa.Table, newest: datetime | None) -> pa.Table:
     if newest is None:
         return data
 
-    place = data.schema.get_field_index("recorded_at")
-    column = data.column(place)
+    index = data.schema.get_field_index("recorded_at")
+    column = data.column(index)
     if pc.min(column).as_py() > newest:
         return data
     floor = pa.scalar(newest + timedelta(microseconds=1), column.type)
-    return data.set_column(place, data.schema.field(place), pc.if_else(pc.greater(column, floor), column, floor))
+    return data.set_column(index, data.schema.field(index), pc.if_else(pc.greater(column, floor), column, floor))
 
 
 def to_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
@@ -233,7 +233,7 @@ def to_column(values: Sequence[Any], kind: pa.DataType) -> pa.Array | pa.Chunked
             return pa.chunked_array([to_column(values[:half], kind), to_column(values[half:], kind)])
         return _array(values, kind, _offsets(texts), pa.py_buffer(b"".join(texts)))
     if pa.types.is_list(kind):
-        within = to_column([one for value in values for one in value or ()], kind.value_type)
+        within = to_column([item for value in values for item in value or ()], kind.value_type)
         return _array(values, kind, _offsets([value or () for value in values]), children=[within])
     if pa.types.is_boolean(kind):
         return _array(values, kind, _bits([bool(value) for value in values]))

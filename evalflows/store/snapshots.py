@@ -116,12 +116,12 @@ class Examples(Sequence[ExampleRow]):
     @cached_property
     def ids(self) -> Sequence[str]:
         """The examples' ids, in order, without reading their texts."""
-        return self._ids if self._is_whole else [self._ids[place] for place in self._places]
+        return self._ids if self._is_whole else [self._ids[index] for index in self._places]
 
     @cached_property
     def clusters(self) -> Sequence[str | None]:
         """The examples' clusters, in order, without reading their texts."""
-        return self._clusters if self._is_whole else [self._clusters[place] for place in self._places]
+        return self._clusters if self._is_whole else [self._clusters[index] for index in self._places]
 
     @property
     def _is_whole(self) -> bool:
@@ -271,9 +271,9 @@ def draft(examples: Iterable[ExampleRow], renamed: Callable[[Sequence[str]], New
         names = _Texts(new.get(index, name) for index, name in enumerate(names)).column()
 
     def rows(places: Sequence[int]) -> Iterator[ExampleRow]:
-        for place, line in lines.at(places):
-            recorded_at = _EPOCH + times[place] * _MICROSECOND
-            yield ExampleRow(snapshot_id="", position=place, recorded_at=recorded_at, **orjson.loads(line))
+        for position, line in lines.at(places):
+            recorded_at = _EPOCH + times[position] * _MICROSECOND
+            yield ExampleRow(snapshot_id="", position=position, recorded_at=recorded_at, **orjson.loads(line))
 
     split_column: Column[str] = splits.column()
 
@@ -348,15 +348,15 @@ def _numbered(ids: Sequence[str], numbers: Sequence[int], unnamed: Sequence[int]
     Raise InputError for a duplicate id.
     """
     new, first, repeats = dict[int, str](), dict[str, int](), Counter[str]()
-    for place in repeated_places(ids):
-        identity = ids[place]
-        if unnamed[place]:
+    for index in repeated_places(ids):
+        identity = ids[index]
+        if unnamed[index]:
             repeats[identity] += 1
             if repeats[identity] > 1:
-                identity = new[place] = derived_id(identity, repeats[identity])[:20]
+                identity = new[index] = derived_id(identity, repeats[identity])[:20]
         if identity in first:
-            raise InputError(f"{where}:{numbers[place]}: duplicate id {identity!r}, first in row {first[identity]}")
-        first[identity] = numbers[place]
+            raise InputError(f"{where}:{numbers[index]}: duplicate id {identity!r}, first in row {first[identity]}")
+        first[identity] = numbers[index]
     if new and (taken := {*new.values()}.intersection(ids)):
         raise InputError(f"{where}: got the id {min(taken)!r}, which a repeated row has, wanted another")
     return new
@@ -429,9 +429,9 @@ def check_content(store: Store, identity: str, frozen: Iterable[ExampleRow] = ()
     stored = load_snapshot(store, identity)
     if snapshot_id(stored) != identity:
         known = {content_digest(example) for example in frozen}
-        left = (one for one in stored if not is_erased(one.inputs))
+        left = (example for example in stored if not is_erased(example.inputs))
         has_erased = any(map(is_erased, stored.texts("inputs")))
-        if not has_erased or (known and any(content_digest(one) not in known for one in left)):
+        if not has_erased or (known and any(content_digest(example) not in known for example in left)):
             path = store.layout.sealed("examples", identity)
             raise StorageError(f"{path}: has other examples than {identity} is a hash of; {ADVICE}")
         if not known:

@@ -57,18 +57,18 @@ class SpilledLines:
 
     def at(self, numbers: Sequence[int]) -> Iterator[tuple[int, bytes]]:
         """Yield lines with their numbers; those that follow each other in less time than one by one."""
-        place = 0
-        while place < len(numbers):
-            first, start = numbers[place], self._starts[numbers[place]]
-            last = place  # of those read at once
-            while last + 1 < len(numbers) and numbers[last + 1] == first + last + 1 - place:
+        index = 0
+        while index < len(numbers):
+            first, start = numbers[index], self._starts[numbers[index]]
+            last = index  # of those read at once
+            while last + 1 < len(numbers) and numbers[last + 1] == first + last + 1 - index:
                 if self._starts[numbers[last + 1] + 1] - start > READ_AHEAD:
                     break
                 last += 1
             block = self._read(start, self._starts[numbers[last] + 1])
-            for number in numbers[place : last + 1]:
+            for number in numbers[index : last + 1]:
                 yield number, block[self._starts[number] - start : self._starts[number + 1] - start]
-            place = last + 1
+            index = last + 1
 
     def _read(self, start: int, stop: int) -> bytes:
         with self._lock:

@@ -168,9 +168,9 @@ class Spool:
         for table in {*self._rows, *self._columns}:
             rows, columns = self._rows[table], self._columns[table]
             n_rows, n_columns = len(rows), len(columns)
-            part = pa.concat_tables([to_arrow(table, rows[:n_rows]), *columns[:n_columns]])
+            data = pa.concat_tables([to_arrow(table, rows[:n_rows]), *columns[:n_columns]])
             try:
-                self._store.append(table, self._owner, self._part, part)
+                self._store.append(table, self._owner, self._part, data)
             except StorageError as error:
                 self._store.failure = self._store.failure or error
                 raise

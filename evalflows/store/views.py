@@ -137,8 +137,8 @@ def _first_of(aliases: Sequence[Alias], is_long: bool) -> str:
     """Return SQL for the first alias that has a value. Neighbours of one column are read in one pass over its JSON."""
     columns = ("attributes", "contents") if is_long else ("attributes",)
     found = []
-    for place, group in groupby(aliases, key=type):
-        if place is str:
+    for kind, group in groupby(aliases, key=type):
+        if kind is str:
             paths = ", ".join(_path(str(alias)) for alias in group)
             found += [_any_value(f"json_extract_string({column}, [{paths}])", is_long) for column in columns]
         else:

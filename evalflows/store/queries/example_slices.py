@@ -74,8 +74,8 @@ def check_slices(gates: Iterable[GateSpec], examples: Iterable[ExampleRow]) -> N
     named = [(gate, sliced) for gate in gates for name in gate.metrics if (sliced := sliced_metric(name)).path]
     counts: dict[str, Counter[str | None]] = {sliced.path: Counter() for _, sliced in named if sliced.path}
     for example in examples if counts else ():
-        for path, found in counts.items():
-            found[slice_value(example, path)] += 1
+        for path, counter in counts.items():
+            counter[slice_value(example, path)] += 1
     for gate, sliced in named:
         found = counts[sliced.path or ""]
         if not found[sliced.value]:

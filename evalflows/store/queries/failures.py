@@ -86,9 +86,9 @@ class AnswerTexts:
 def texts_of(store: Store, ids: Sequence[str]) -> list[AnswerTexts]:
     """Return the texts of runs or traces, in order of their ids."""
     found = ask_records(store, AnswerTexts, _RUN_TEXTS, [[*ids]])
-    if others := {*ids} - {one.id for one in found}:  # to plan a query of traces takes 0.2 s
+    if others := {*ids} - {texts.id for texts in found}:  # to plan a query of traces takes 0.2 s
         found += ask_records(store, AnswerTexts, _TRACE_TEXTS, [[*others]])
-    return sorted(found, key=lambda one: one.id)
+    return sorted(found, key=lambda texts: texts.id)
 
 
 def share_of_experiments(store: Store, experiments: Sequence[str], share: float) -> list[str]:
@@ -140,14 +140,14 @@ def failures_of_experiments(
     """
     chosen = {
         "experiments": [*experiments],
-        "metrics": [one.metric for one in bad],
-        "below": [one.below for one in bad],
-        "above": [one.above for one in bad],
+        "metrics": [bound.metric for bound in bad],
+        "below": [bound.below for bound in bad],
+        "above": [bound.above for bound in bad],
         "against": against,
         "prefix": PREFIX,
     }
     (rows,) = ask(store, (_OF_EXPERIMENTS, chosen))
-    if bad and (unknown := {one.metric for one in bad} - _metrics(store, experiments)):
+    if bad and (unknown := {bound.metric for bound in bad} - _metrics(store, experiments)):
         raise InputError(f"--failed: the experiments have no metric {min(unknown)!r}")
     return _noted(rows)
 
@@ -163,7 +163,7 @@ def failures_of_traces(
     """
     window = Window(moment="started_at", since=None, until=LATEST, newest_first=False)
     keys = {key.id for key in item_keys(store, "traces", condition(only, "traces"), window, MOST)}
-    bounds = {one.metric: one for one in bad}
+    bounds = {bound.metric: bound for bound in bad}
     scores, errors = ask(store, (_TRACE_SCORES, [PREFIX, evaluation]), (_TRACE_ERRORS, []))
     if evaluation is not None:
         keys &= {trace for trace, *_ in scores}
@@ -190,7 +190,7 @@ def _noted(rows: Iterable[tuple[str, str | None]]) -> list[Failure]:
         of_item = notes.setdefault(identity, {})
         if note and note.strip():
             of_item[note] = None
-    return [Failure(id=identity, notes=[*found]) for identity, found in sorted(notes.items())]
+    return [Failure(id=identity, notes=[*texts]) for identity, texts in sorted(notes.items())]
 
 
 def _metrics(store: Store, experiments: Sequence[str]) -> set[str]:

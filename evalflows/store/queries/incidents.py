@@ -106,21 +106,21 @@ def episodes(found: Iterable[Incident]) -> list[Episode]:
     """Return incidents by episode, the last one first."""
     together: list[list[Incident]] = []
     last: dict[tuple[str, str, bool], tuple[list[Incident], datetime]] = {}  # by cause, and when it is over
-    for one in sorted(found, key=lambda one: (one.began, one.slice != ALL, one.alarmed_at, one.incident_id)):
-        end = (one.ended_window_end or one.window_end) if one.is_over else NEVER
-        members, until = last.get(one.cause, ([], one.began))
-        if not members or one.began > until:
+    for incident in sorted(found, key=lambda i: (i.began, i.slice != ALL, i.alarmed_at, i.incident_id)):
+        end = (incident.ended_window_end or incident.window_end) if incident.is_over else NEVER
+        members, until = last.get(incident.cause, ([], incident.began))
+        if not members or incident.began > until:
             members, until = [], end
             together.append(members)
-        members.append(one)
-        last[one.cause] = members, max(until, end)
+        members.append(incident)
+        last[incident.cause] = members, max(until, end)
     return [Episode(members) for members in reversed(together)]
 
 
 def episode_of(store: Store, incident: Incident) -> Episode:
     """Return the episode of an incident."""
     all_of_it = episodes(incidents(store, incident.name))
-    return next(one for one in all_of_it if any(part.incident_id == incident.incident_id for part in one.incidents))
+    return next(group for group in all_of_it if any(i.incident_id == incident.incident_id for i in group.incidents))
 
 
 def incidents(store: Store, name: str | None = None) -> list[Incident]:

@@ -79,7 +79,7 @@ def final_ids(store: Store, experiments: Sequence[str]) -> frozenset[str]:
 
 def looks_until(store: Store, look: Look) -> Sequence[Look]:
     """Return the looks at the same examples since the baseline was approved, up to this one."""
-    return [one for one in looks_at(store, look.snapshot, look.since) if one.number <= look.number]
+    return [other for other in looks_at(store, look.snapshot, look.since) if other.number <= look.number]
 
 
 def newest_without_look(store: Store, name: str) -> str | None:

@@ -43,9 +43,9 @@ def run_values(store: Store, experiment: ExperimentRow, metric: str, evaluator_v
     """Return a metric's values, shape (examples, repetitions), in the snapshot's order; NaN if there is none."""
     parameters = [experiment.snapshot_id, experiment.experiment_id, metric, evaluator_version]
     table = ask_arrow(store, _VALUES, parameters)
-    place, repetition, value = (table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names)
+    index, repetition, value = (table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names)
     runs = np.full((experiment.n_examples, experiment.repetitions), np.nan)
-    runs[place, repetition] = value
+    runs[index, repetition] = value
     return runs
 
 

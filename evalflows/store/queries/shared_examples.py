@@ -39,8 +39,8 @@ def shared_rounds(store: Store, candidate: ExperimentRow, baseline: ExperimentRo
     if candidate.run_group == baseline.run_group and not is_recorded:
         experiments = [candidate.experiment_id, baseline.experiment_id]
         parameters = [*experiments, candidate.repetitions, candidate.snapshot_id]
-        for place, *of_example in ask(store, (_ROUNDS, parameters))[0]:
-            masks[:, place] = of_example
+        for index, *of_example in ask(store, (_ROUNDS, parameters))[0]:
+            masks[:, index] = of_example
     together, warm_up, from_ledger = masks
     return SharedRounds(together=together, warm_up=warm_up, from_ledger=from_ledger)
 

@@ -43,10 +43,10 @@ def trace_evaluations(store: Store) -> list[TraceEvaluation]:
 def trace_evaluation(store: Store, name: str) -> TraceEvaluation:
     """Return the trace evaluation of a name. Raise InputError if there is none."""
     known = trace_evaluations(store)
-    for one in known:
-        if one.name == name:
-            return one
-    there = ", ".join(sorted(one.name for one in known)) or "none yet"
+    for evaluation in known:
+        if evaluation.name == name:
+            return evaluation
+    there = ", ".join(sorted(evaluation.name for evaluation in known)) or "none yet"
     raise NotFoundError(f"trace evaluation {name!r}: not in {store.layout.root}, wanted one of: {there}")
 
 

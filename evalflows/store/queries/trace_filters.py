@@ -82,7 +82,7 @@ def condition(given: Filter | None, scope: TraceScope) -> str | None:
         return f"(\n{given}\n)"
     if isinstance(given, Mapping):
         return " and ".join(_equals(name, value, scope) for name, value in given.items())
-    return " and ".join(_one(part, scope) for part in given)
+    return " and ".join(_one(entry, scope) for entry in given)
 
 
 def _equals(name: str, value: Any, scope: TraceScope) -> str:
@@ -90,7 +90,7 @@ def _equals(name: str, value: Any, scope: TraceScope) -> str:
     if bound := _BOUNDS.get(_key(name)):
         return f"started_at {bound} {_literal(value, name)}::timestamptz"
     if _key(name) == "metadata" and isinstance(value, Mapping):
-        return " and ".join(f"{_metadata(str(key))} = {_literal(_text(one), name)}" for key, one in value.items())
+        return " and ".join(f"{_metadata(str(key))} = {_literal(_text(inner), name)}" for key, inner in value.items())
     column = _column(name, scope)
     value = _cased(column, value)
     if column in ("tags", "models"):
@@ -101,13 +101,13 @@ def _equals(name: str, value: Any, scope: TraceScope) -> str:
     return f"{column} is null" if value is None else f"{column} = {_literal(value, name)}"
 
 
-def _one(part: Any, scope: TraceScope) -> str:
+def _one(entry: Any, scope: TraceScope) -> str:
     """Return one condition of the list form: {column, operator, value, type, key}."""
-    if not isinstance(part, Mapping) or not {"column", "operator"} <= part.keys():
-        raise InputError(f"filter: got {short(part)}, wanted {{column, operator, value, type}}")
-    name, operator, value = str(part["column"]), str(part["operator"]).lower(), part.get("value")
+    if not isinstance(entry, Mapping) or not {"column", "operator"} <= entry.keys():
+        raise InputError(f"filter: got {short(entry)}, wanted {{column, operator, value, type}}")
+    name, operator, value = str(entry["column"]), str(entry["operator"]).lower(), entry.get("value")
     is_metadata = _key(name) == "metadata"
-    column = _metadata(str(part.get("key", ""))) if is_metadata else _column(name, scope)
+    column = _metadata(str(entry.get("key", ""))) if is_metadata else _column(name, scope)
     value = _cased(column, value)
     if operator in ("is null", "is not null"):
         return f"{column} {operator}"
@@ -130,7 +130,7 @@ def _cased(column: str, value: Any) -> Any:
     if column != "type":
         return value
     if isinstance(value, list):
-        return [_cased(column, one) for one in value]
+        return [_cased(column, item) for item in value]
     return value.lower() if isinstance(value, str) else value
 
 

@@ -159,8 +159,8 @@ def _after(window: Window) -> str:
         bounds.append(f"moment {'>=' if window.moment == 'started_at' else '>'} {_time(window.since)}")
     if window.behind is not None:
         moment, identity = window.behind
-        place = f"({_time(moment)}, {quoted(identity)})"
-        bounds.append(f"(moment, id) {'<' if window.newest_first else '>'} {place}")
+        edge = f"({_time(moment)}, {quoted(identity)})"
+        bounds.append(f"(moment, id) {'<' if window.newest_first else '>'} {edge}")
     return " and ".join(bounds) or "true"
 
 

@@ -85,7 +85,7 @@ def _read(store: Store, snapshot_id: str, condition: str) -> list[int]:
             wanted = f"wanted a condition on {COLUMNS}, such as metadata->>'topic' = 'billing'"
             first, *_ = str(error).splitlines()  # the others point into a query of ours
             raise InputError(f"where {condition!r}: {first}, {wanted}") from error
-    return sorted(place for (place,) in found)
+    return sorted(index for (index,) in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,7 +172,7 @@ def _traces(wanted: WindowsWanted, day: date, last: date | None = None) -> str:
 
 def _items(wanted: WindowsWanted, day: date, last: date | None = None) -> str:
     """Return the views of the judgements and measures of the days, each with its window, cluster and slices."""
-    first, final = (quoted(f"{wanted.evaluation_id}-{one.isoformat()}") for one in (day, last or day))
+    first, final = (quoted(f"{wanted.evaluation_id}-{end.isoformat()}") for end in (day, last or day))
     versions = ", ".join(map(quoted, sorted(wanted.versions))) or "null"
     joined = {
         "traces": "t.trace_id = s.subject_id",

@@ -101,8 +101,8 @@ class RaisedToCaller:
             handler.removeFilter(_is_no_failure_of_a_run)
         if isinstance(error, InputError | IncompleteError) and error.whole:
             error.args = (error.whole,)
-        for one in _linked(error):
-            one.__traceback__ = without_frames(one.__traceback__, OTHERS if isinstance(error, FOR_USERS) else PREFECTS)
+        for e in _linked(error):
+            e.__traceback__ = without_frames(e.__traceback__, OTHERS if isinstance(error, FOR_USERS) else PREFECTS)
 
 
 def _linked(error: BaseException | None) -> Iterator[BaseException]:
@@ -110,11 +110,11 @@ def _linked(error: BaseException | None) -> Iterator[BaseException]:
     seen: set[int] = set()
     waiting = [error]
     while waiting:
-        one = waiting.pop()
-        if one is not None and id(one) not in seen:
-            seen.add(id(one))
-            waiting += [one.__cause__, one.__context__]
-            yield one
+        linked = waiting.pop()
+        if linked is not None and id(linked) not in seen:
+            seen.add(id(linked))
+            waiting += [linked.__cause__, linked.__context__]
+            yield linked
 
 
 def _wants_log() -> bool:

@@ -185,8 +185,8 @@ class ExperimentResult:
     def __getitem__(self, number: int | slice) -> ItemOutcome | list[ItemOutcome]:
         if isinstance(number, slice):
             return [*self][number]
-        place = range(len(self))[number]  # raises IndexError
-        return next(islice(self, place, None))
+        index = range(len(self))[number]  # raises IndexError
+        return next(islice(self, index, None))
 
     def label(
         self,
@@ -208,15 +208,15 @@ class ExperimentResult:
             labeller: Who gives it. Default: the name of the user of this machine.
             machine: The name of the program that gives it, if no person does: it then validates no judge.
         """
-        one, batch = self[item] if isinstance(item, int) else item, new_id("batch")
+        outcome, batch = self[item] if isinstance(item, int) else item, new_id("batch")
         number = None if isinstance(value, str) else float(value)
         row = LabelRow(
-            label_id=derived_id(batch, one.output.run_id, metric),
+            label_id=derived_id(batch, outcome.output.run_id, metric),
             batch_id=batch,
             subject_kind="run",
-            subject_id=one.output.run_id,
+            subject_id=outcome.output.run_id,
             experiment_id=self.experiment_id,
-            example_id=one.row.example_id,
+            example_id=outcome.row.example_id,
             metric=metric,
             value=number,
             label=value if isinstance(value, str) else None,
@@ -358,7 +358,7 @@ class DiffResult:
     def _names(self) -> Mapping[str, str]:
         """The experiments' names, told apart if two have the same."""
         shown = (self.report.baseline, *self.report.candidates)
-        return names_apart(self._store, {one.experiment_id: one.name for one in shown})
+        return names_apart(self._store, {side.experiment_id: side.name for side in shown})
 
     @property
     def _title(self) -> str:
@@ -391,9 +391,9 @@ class DiffResult:
         import pandas as pd
 
         known = [count.metric for count in self.report.counts]
-        wanted = ChangeFilter(metrics=metrics or [one for one in known if one not in MEASURES], changes=changes)
+        wanted = ChangeFilter(metrics=metrics or [name for name in known if name not in MEASURES], changes=changes)
         found = changed_examples(self._store, self._figures.compared, wanted)
-        return pd.DataFrame([asdict(one) for one in found], columns=list(ExampleChange.__slots__))
+        return pd.DataFrame([asdict(change) for change in found], columns=list(ExampleChange.__slots__))
 
     def slices(self, metrics: Sequence[str] = ()) -> "pd.DataFrame":
         """Return one row per slice of the examples in which a candidate departs from its overall difference, worse ones
@@ -412,12 +412,12 @@ class DiffResult:
             if not search.n_slices:
                 warnings.warn(self.report.search_text(search), stacklevel=2)
         return pd.DataFrame(
-            [asdict(one) for search in searches for one in search.found], columns=list(DepartingSlice.__slots__)
+            [asdict(row) for search in searches for row in search.found], columns=list(DepartingSlice.__slots__)
         )
 
     def _baseline_of(self, result: Result) -> Result | None:
         baseline = self.report.baseline.experiment_id
-        same = (one for one in self.report.results if one.metric == result.metric and one.experiment_id == baseline)
+        same = (row for row in self.report.results if row.metric == result.metric and row.experiment_id == baseline)
         return next(same, None)
 
 

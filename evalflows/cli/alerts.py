@@ -40,7 +40,7 @@ def list_alerts(name: str | None, with_ended: bool, form: str, verbose: bool) ->
         if form == "json":
             print_json({"incidents": shown})
         elif shown:
-            console().print(_listed([one for one in episodes(found) if with_ended or not one.is_over]))
+            console().print(_listed([episode for episode in episodes(found) if with_ended or not episode.is_over]))
             print_page(links_here().page("production"))
         else:
             over = len(found)
@@ -78,12 +78,12 @@ def show_alert(incident: str, form: str, verbose: bool) -> None:
 def _changes(changed: Sequence[Changed], metric: str) -> Table:
     """Return what changed with an incident, against the week before it."""
     shown = table("slice", "share", f"{metric}", "of the change")
-    for one in changed:
+    for row in changed:
         shown.add_row(
-            one.slice,
-            f"{one.share_before:.0%} → {one.share:.0%}",
-            f"{figure(one.mean_before, metric)} → {figure(one.mean, metric)}",
-            "-" if one.of_change is None else f"{round(100 * one.of_change)}%",
+            row.slice,
+            f"{row.share_before:.0%} → {row.share:.0%}",
+            f"{figure(row.mean_before, metric)} → {figure(row.mean, metric)}",
+            "-" if row.of_change is None else f"{round(100 * row.of_change)}%",
         )
     return shown
 
@@ -138,7 +138,7 @@ def automate(webhook: str | None, deployment: str | None, name: str | None, verb
 def _listed(found: Sequence[Episode]) -> Table:
     out = table("incident", "state", "evaluation", "alarm", headings=3, wrapped=("alarm",))
     for episode in found:
-        one, n = episode.first, len(episode.incidents)
+        head, n = episode.first, len(episode.incidents)
         more = f" ({n} alarms)" if n > 1 else ""
-        out.add_row(one.incident_id, Text(episode.state, STYLES.get(episode.state, "")), one.name, one.text + more)
+        out.add_row(head.incident_id, Text(episode.state, STYLES.get(episode.state, "")), head.name, head.text + more)
     return out

@@ -37,14 +37,14 @@ def check(experiments: tuple[str, ...], docs: str | None, form: str, verbose: bo
         rows = _rows(store, experiments)
         checked = _checked(store, rows)
         if form == "json":
-            print_json({"experiments": [one.document() for one in checked]})
-        for one in checked if form == "table" else ():
-            for line in [one.summary, *one.lines()]:
+            print_json({"experiments": [result.document() for result in checked]})
+        for result in checked if form == "table" else ():
+            for line in [result.summary, *result.lines()]:
                 echo(shortened(one_line(line)))
         if docs is not None:
             for path in _write_docs(store, rows, Path(docs)):
                 echo(one_line(f"wrote {path}"), err=form == "json")
-        if any(one.errors for one in checked):
+        if any(result.errors for result in checked):
             sys.exit(INCOMPLETE)
 
 

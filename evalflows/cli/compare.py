@@ -191,7 +191,7 @@ def comparison_sections(report: ComparisonReport, *, is_alone: bool = True) -> l
             count=len(overall) + len(slices),
             is_apart=True,
         ),
-        lines_section([Text(one) for one in others], least=min(3, len(others)) * is_alone, is_apart=True),
+        lines_section([Text(text) for text in others], least=min(3, len(others)) * is_alone, is_apart=True),
         lines_section(biases, "judge check", least=min(1, len(biases)) * is_alone),
         lines_section(errors, "failure", least=min(1, len(errors)) * is_alone),
         lines_section(

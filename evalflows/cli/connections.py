@@ -44,7 +44,7 @@ def connections(spec: str | None, is_test: bool, only: tuple[str, ...], form: st
         if is_test:
             _test(listed, form, is_chosen=bool(only))
         elif form == "json":
-            print_json([dict(zip(CONNECTION_KEYS, _cells(*one), strict=True)) for one in listed.items()])
+            print_json([dict(zip(CONNECTION_KEYS, _cells(*pair), strict=True)) for pair in listed.items()])
         else:
             console().print(_listed(listed))
 

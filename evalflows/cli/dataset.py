@@ -192,17 +192,17 @@ def list_(form: str, verbose: bool) -> None:
         with store_to_list() as store:
             found = listed_datasets(store)
         if form == "json":
-            print_json([{**asdict(one), "splits": one.by_split} for one in found])
+            print_json([{**asdict(row), "splits": row.by_split} for row in found])
             return
         if not found:
             echo(f"no datasets yet: {hints.add_dataset().code} or {hints.run().code} creates one")
             return
         columns = ("dataset", "snapshot", "examples", "splits", "versions", "source", "since (UTC)")
         out = table(*columns, headings=2, wrapped=("splits", "source"))
-        for one in found:
-            shown = "" if one.splits == "{}" else one.splits
-            counts = (str(one.n_examples), shown, str(one.versions))
-            out.add_row(one.name, one.snapshot_id, *counts, one.source, f"{one.since:%Y-%m-%d %H:%M}")
+        for row in found:
+            shown = "" if row.splits == "{}" else row.splits
+            counts = (str(row.n_examples), shown, str(row.versions))
+            out.add_row(row.name, row.snapshot_id, *counts, row.source, f"{row.since:%Y-%m-%d %H:%M}")
         console().print(out)
 
 
@@ -219,7 +219,7 @@ def show(reference: str, form: str, verbose: bool) -> None:
         checks, first = snapshot_checks(store, snapshot), examples[:CHANGES_SHOWN]
         if form == "json":
             texts = ("inputs", "reference_outputs", "metadata")
-            rows = [{**asdict(one), **{name: from_json(getattr(one, name)) for name in texts}} for one in first]
+            rows = [{**asdict(row), **{name: from_json(getattr(row, name)) for name in texts}} for row in first]
             counted = {"snapshot_id": snapshot, "n_examples": len(examples)}
             print_json({**counted, "versions": versions, "checks": checks, "first_examples": rows})
             return

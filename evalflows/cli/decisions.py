@@ -48,7 +48,7 @@ def _decisions_in_brief(decisions: Sequence[Decision | CandidatesOfGate]) -> Ren
 
 def limits_section(decisions: Sequence[Decision | CandidatesOfGate]) -> Section:
     """Return what limits the decisions, each once; never cut."""
-    each = (one.decisions if isinstance(one, CandidatesOfGate) else [one] for one in decisions)
+    each = (entry.decisions if isinstance(entry, CandidatesOfGate) else [entry] for entry in decisions)
     limits = limits_of([*chain.from_iterable(each)])
     lines = indented_lines(8)
     for number, limit in enumerate(limits):

@@ -112,8 +112,8 @@ def diff(
         found, *others = [_experiment(store, reference) for reference in (baseline, *candidates)]
         most = EXAMPLES_LISTED if limit is None else limit
         if settings["slices"]:
-            for one in others:
-                keep_groups(store, store.read("experiments", one)[0].snapshot_id)
+            for experiment in others:
+                keep_groups(store, store.read("experiments", experiment)[0].snapshot_id)
         with store.reading(once=True):
             compared = diff_of(store, found, others, limit=most, **settings)  # type: ignore[arg-type]  # as declared
         if form == "json":
@@ -164,8 +164,8 @@ def print_brief(out: Console, diff: ExperimentsDiff, rest: str = "--all", most: 
     counts = {(count.candidate_experiment_id, count.metric): count for count in diff.counts}
 
     def worse_and_better(result: Result) -> str:
-        one = counts.get((result.experiment_id, result.metric))
-        return f"{one.regressed}/{one.improved}" if one else ""
+        count = counts.get((result.experiment_id, result.metric))
+        return f"{count.regressed}/{count.improved}" if count else ""
 
     notes = [*map(remark_line, remarks_on(diff.results))]
     notes += [Text(note, "yellow") for note in notes_of(diff)]
@@ -200,7 +200,7 @@ def _counted(diff: ExperimentsDiff) -> list[Text]:
         for example_list in diff.lists
         if example_list.change != "regressed"
     ]
-    return [Text(one) for one in (others if diff.lists else [no_examples(diff)])]
+    return [Text(line) for line in (others if diff.lists else [no_examples(diff)])]
 
 
 def print_diff(out: Console, diff: ExperimentsDiff, *, wide: bool = False) -> None:
@@ -234,8 +234,8 @@ def _print_searches(out: Console, diff: ExperimentsDiff) -> None:
         if not search.found:
             continue
         rows = table(*SLICE_COLUMNS, headings=2, wrapped=("slice",))
-        for one in search.found:
-            rows.add_row(*slice_cells(one))
+        for departing in search.found:
+            rows.add_row(*slice_cells(departing))
         out.print(rows)
         if command := examples_command(search, diff.baseline.experiment_id):
             echo(f"examples of the first: {command}")

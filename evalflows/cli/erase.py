@@ -100,24 +100,24 @@ def store_received(store: Store) -> None:
 def _print(done: Sequence[Erased], form: str) -> None:
     """Print what was erased, or would be."""
     if form == "json":
-        print_json([_document(one) for one in done])
+        print_json([_document(erased) for erased in done])
         return
-    if not any(one.rows or one.set_aside for one in done):
+    if not any(erased.rows or erased.set_aside for erased in done):
         echo("nothing to erase")
-    for one in done:
-        if one.rows:
+    for erased in done:
+        if erased.rows:
             rows = table("table", "rows with texts")
-            for name, count in one.rows.items():
+            for name, count in erased.rows.items():
                 rows.add_row(name, str(count))
             console().print(rows)
-        if one.set_aside:
-            echo(f"files of lines and requests that cannot be read, which go whole: {one.set_aside}")
-        if one.elsewhere:
-            echo(f"runs in Prefect's local server that lost messages, logs, artifacts and events: {one.elsewhere}")
-        if one.rows or one.set_aside:
+        if erased.set_aside:
+            echo(f"files of lines and requests that cannot be read, which go whole: {erased.set_aside}")
+        if erased.elsewhere:
+            echo(f"runs in Prefect's local server that lost messages, logs, artifacts and events: {erased.elsewhere}")
+        if erased.rows or erased.set_aside:
             nothing = "nothing is erased yet: --yes erases these texts for good"
-            echo(nothing if one.erasure_id is None else f"erased, as {one.erasure_id}")
-    if any(one.rows or one.set_aside for one in done):
+            echo(nothing if erased.erasure_id is None else f"erased, as {erased.erasure_id}")
+    if any(erased.rows or erased.set_aside for erased in done):
         _say_what_stays()
 
 
@@ -128,15 +128,15 @@ def _say_what_stays() -> None:
             echo(OWN_SERVER.format(name), err=True)
 
 
-def _document(one: Erased) -> dict[str, Any]:
+def _document(erased: Erased) -> dict[str, Any]:
     return {
-        "erasure_id": one.erasure_id,
-        "rows": dict(one.rows),
-        "snapshots": [*one.snapshots],
-        "owners": [*one.owners],
-        "set_aside": one.set_aside,
-        "elsewhere": one.elsewhere,
-        "finished": [*one.finished],
+        "erasure_id": erased.erasure_id,
+        "rows": dict(erased.rows),
+        "snapshots": [*erased.snapshots],
+        "owners": [*erased.owners],
+        "set_aside": erased.set_aside,
+        "elsewhere": erased.elsewhere,
+        "finished": [*erased.finished],
     }
 
 
@@ -156,22 +156,22 @@ def retain(spec: str, form: str, verbose: bool, yes: bool) -> None:
         rules, store = load_retention(spec), existing_store()
         done = apply_rules(store, rules, who(), erase_prefect_texts) if yes else would_retain(store, rules)
         if form == "json":
-            print_json([{"rule": one.rule, "rows": dict(one.rows), "experiments": [*one.experiments]} for one in done])
+            print_json([{"rule": row.rule, "rows": dict(row.rows), "experiments": [*row.experiments]} for row in done])
         else:
             _print_retained(done, yes)
 
 
 def _print_retained(done: Sequence[Retained], yes: bool) -> None:
-    if not any(one.rows for one in done):
+    if not any(retained.rows for retained in done):
         echo("nothing is too old")
         return
     rows = table("rule", "table", "rows", headings=1)
-    for one in done:
-        for name, count in one.rows.items():
-            rows.add_row(one.rule, name, str(count))
+    for retained in done:
+        for name, count in retained.rows.items():
+            rows.add_row(retained.rule, name, str(count))
     console().print(rows)
-    for one in done:
-        for experiment in one.experiments:
+    for retained in done:
+        for experiment in retained.experiments:
             echo(f"{'removed' if yes else 'to remove'}: {experiment}")
     if not yes:
         echo("nothing is erased or removed yet: --yes does it for good")

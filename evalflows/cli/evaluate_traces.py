@@ -93,7 +93,7 @@ def show_batch(row: WatermarkRow) -> None:
 
 def show_changes(row: WatermarkRow, known: Sequence[Incident]) -> None:
     """Print the incidents that began or ended with a batch, and the next command."""
-    began = [one for one in known if one.alarmed_at >= row.started_at and not one.is_over]
+    began = [incident for incident in known if incident.alarmed_at >= row.started_at and not incident.is_over]
     for incident in began:
         echo(one_line(f"alarm: {incident.text}"))
     for incident in known:

@@ -147,7 +147,7 @@ def _again(stored: Decision, signers: str | None, key: str | None) -> Again:
     if key is not None:
         if not is_same:
             raise InputError(f"--sign: got {result}; wanted the same decision")
-        sides = [one for one in (stored.candidate_experiment_id, stored.baseline_experiment_id) if one is not None]
+        sides = [side for side in (stored.candidate_experiment_id, stored.baseline_experiment_id) if side is not None]
         sign(store, row, sides, Path(key).expanduser())
     signature = f"signed with {key}" if key and not signers else _signature(store, row, signers)
     return Again(verified=verified, signature=signature, decided_again_from_the_store=result, is_same=is_same)

@@ -134,17 +134,17 @@ def _print_decided(report: GateReport, *, detail: Detail, form: str) -> None:
         return
     if detail is None:
         sections, limits = [decisions_section(report.candidates)], limits_section(report.candidates)
-        for number, one in enumerate(report.reports, start=1):
+        for number, single in enumerate(report.reports, start=1):
             rest = (report.calls_made or 0, limits) if number == len(report.reports) else ()
-            sections += results_sections(one, out.width, *rest)
+            sections += results_sections(single, out.width, *rest)
         groups = run_groups(Store(), [decision.candidate_experiment_id for decision in report.decisions])
         print_sections(out, sections, IN_BRIEF, hints.show_all(groups[0]).command)
     else:
-        for one in report.reports:
-            print_experiments(one, wide=detail == "wide")
+        for single in report.reports:
+            print_experiments(single, wide=detail == "wide")
         print_decisions(report.candidates)
-        for one in report.reports:
-            print_worst(out, one.worst)
+        for single in report.reports:
+            print_worst(out, single.worst)
         print_calls(report.experiments, report.calls_made or 0)
     decided = [decision.decision_id for decision in report.decisions]
     print_next(out, report.next_command, links_here().page("decisions", *(decided if len(decided) == 1 else ())))

@@ -65,13 +65,13 @@ def ls(with_ids: bool, form: str, verbose: bool, **wanted: str | datetime | None
         if form != "json":
             experiments = _with_sources(store, experiments)
             before = worse_before(store, [*gates]) if gates else {}
-            gates = {owner: _with_earlier(found, before.get(owner, {})) for owner, found in gates.items()}
+            gates = {owner: _with_earlier(by_gate, before.get(owner, {})) for owner, by_gate in gates.items()}
         _print_list(experiments, compared, gates, form, none, with_ids=with_ids)
 
 
 def _with_earlier(conclusions: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
     """Return conclusions by gate, where one that has concluded worse before says so after its name."""
-    return {f"{gate} ({before[gate]} before)" if gate in before else gate: one for gate, one in conclusions.items()}
+    return {f"{gate} ({before[gate]} before)" if gate in before else gate: said for gate, said in conclusions.items()}
 
 
 def _with_sources(store: Store, experiments: Sequence[ExperimentOverview]) -> list[ExperimentOverview]:
@@ -108,13 +108,13 @@ def _print_list(
             for experiment in experiments
         )
         _print_rows([_row(experiment, gates.get(experiment.experiment_id, {}), versions) for experiment in experiments])
-        _print_rows([_row_of_pairs(one) for one in compared])
+        _print_rows([_row_of_pairs(overview) for overview in compared])
         return
     if experiments:
         lines = [_experiment_lines(experiment, gates.get(experiment.experiment_id, {})) for experiment in experiments]
         _print(_experiments(experiments, gates), lines)
     if compared:
-        _print(_comparisons(compared), [_comparison_lines(one) for one in compared])
+        _print(_comparisons(compared), [_comparison_lines(overview) for overview in compared])
 
 
 def _print_rows(rows: Sequence[Row]) -> None:
@@ -139,28 +139,28 @@ def _print_rows(rows: Sequence[Row]) -> None:
         echo(f"not shown: {', '.join(hidden)}: --all")
 
 
-def _row(one: ExperimentOverview, gates: Mapping[str, str], versions: Mapping[str, Version]) -> Row:
-    state = [*([] if one.state == "completed" else [one.state]), *([f"{one.failed} failed"] if one.failed else [])]
+def _row(run: ExperimentOverview, gates: Mapping[str, str], versions: Mapping[str, Version]) -> Row:
+    state = [*([] if run.state == "completed" else [run.state]), *([f"{run.failed} failed"] if run.failed else [])]
     return {
-        "experiment": Text(one.name, "bold"),
-        "version": Text(versions[one.experiment_id].short if one.experiment_id in versions else ""),
+        "experiment": Text(run.name, "bold"),
+        "version": Text(versions[run.experiment_id].short if run.experiment_id in versions else ""),
         "gates": _gates_in_brief(gates),
         "state": Text(", ".join(state), "bold red"),
-        "answered": Text(f"{one.answered}/{one.planned}"),
-        "started (UTC)": Text(_when(one)),
-        "dataset": Text(one.dataset_name or ""),
-        "id": Text(one.experiment_id),
+        "answered": Text(f"{run.answered}/{run.planned}"),
+        "started (UTC)": Text(_when(run)),
+        "dataset": Text(run.dataset_name or ""),
+        "id": Text(run.experiment_id),
     }
 
 
-def _row_of_pairs(one: Overview) -> Row:
+def _row_of_pairs(run: Overview) -> Row:
     return {
-        "comparison": Text(one.name, "bold"),
-        "state": Text("" if one.state == "completed" else one.state, "bold red"),
-        "judged": Text(_judged(one)),
-        "started (UTC)": Text(_when(one)),
-        "experiments": Text(", ".join(one.experiments)),
-        "id": Text(one.comparison_id),
+        "comparison": Text(run.name, "bold"),
+        "state": Text("" if run.state == "completed" else run.state, "bold red"),
+        "judged": Text(_judged(run)),
+        "started (UTC)": Text(_when(run)),
+        "experiments": Text(", ".join(run.experiments)),
+        "id": Text(run.comparison_id),
     }
 
 
@@ -168,7 +168,7 @@ def _gates_in_brief(conclusions: Mapping[str, str]) -> Text:
     """Return each conclusion with its gates, that of a FAIL first."""
     out = Text()
     for conclusion, style in sorted(DECISION_STYLES.items(), key=lambda item: item[0] == "PASS"):
-        if gates := [gate for gate, found in conclusions.items() if found == conclusion]:
+        if gates := [gate for gate, said in conclusions.items() if said == conclusion]:
             out.append("; " if out.plain else "").append(conclusion, style).append(f" {', '.join(gates)}")
     return out
 
@@ -204,11 +204,11 @@ def _experiments(experiments: Sequence[ExperimentOverview], gates: Gates) -> Tab
     return out
 
 
-def _experiment_lines(one: ExperimentOverview, gates: Mapping[str, str]) -> tuple[Text, Text]:
-    heading = _heading(one.name, one.experiment_id)
-    failed = f", {one.failed} failed" if one.failed else ""
-    dataset = f", dataset {one.dataset_name}" if one.dataset_name else ""
-    line = f"{_unless_completed(one.state)}{one.answered}/{one.planned} answered{failed}{dataset}, {_when(one)} UTC"
+def _experiment_lines(run: ExperimentOverview, gates: Mapping[str, str]) -> tuple[Text, Text]:
+    heading = _heading(run.name, run.experiment_id)
+    failed = f", {run.failed} failed" if run.failed else ""
+    dataset = f", dataset {run.dataset_name}" if run.dataset_name else ""
+    line = f"{_unless_completed(run.state)}{run.answered}/{run.planned} answered{failed}{dataset}, {_when(run)} UTC"
     return heading.append("  ").append(_gates(gates)) if gates else heading, Text(line)
 
 
@@ -222,27 +222,27 @@ def _gates(conclusions: Mapping[str, str]) -> Text:
 def _comparisons(compared: Sequence[Overview]) -> Table:
     columns = ("comparison", "id", "state", "judged", "started (UTC)", "experiments")
     out = table(*columns, wrapped=("experiments",))
-    for one in compared:
-        out.add_row(one.name, one.comparison_id, one.state, _judged(one), _when(one), ", ".join(one.experiments))
+    for run in compared:
+        out.add_row(run.name, run.comparison_id, run.state, _judged(run), _when(run), ", ".join(run.experiments))
     return out
 
 
-def _comparison_lines(one: Overview) -> tuple[Text, Text]:
-    line = f"{_unless_completed(one.state)}{_judged(one)} judged, {_when(one)} UTC; {', '.join(one.experiments)}"
-    return _heading(one.name, one.comparison_id), Text(line)
+def _comparison_lines(run: Overview) -> tuple[Text, Text]:
+    line = f"{_unless_completed(run.state)}{_judged(run)} judged, {_when(run)} UTC; {', '.join(run.experiments)}"
+    return _heading(run.name, run.comparison_id), Text(line)
 
 
 def _heading(name: str, identity: str) -> Text:
     return Text().append(name, "bold").append(f"  {identity}")
 
 
-def _judged(one: Overview) -> str:
-    return f"{one.judged + one.decided_without_judge}/{one.planned}"
+def _judged(run: Overview) -> str:
+    return f"{run.judged + run.decided_without_judge}/{run.planned}"
 
 
 def _unless_completed(state: str) -> str:
     return "" if state == "completed" else f"{state}, "
 
 
-def _when(one: ExperimentOverview | Overview) -> str:
-    return f"{one.started_at:%Y-%m-%d %H:%M}"
+def _when(run: ExperimentOverview | Overview) -> str:
+    return f"{run.started_at:%Y-%m-%d %H:%M}"

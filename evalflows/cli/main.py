@@ -21,8 +21,8 @@ def cli() -> None:
 
 
 for group, commands in COMMANDS.items():
-    for name, (place, short_help) in commands.items():
-        cli.add_command(LateCommand(name, f"evalflows.cli.{place}", short_help, group))
+    for name, (module, short_help) in commands.items():
+        cli.add_command(LateCommand(name, f"evalflows.cli.{module}", short_help, group))
 
 
 def main() -> None:

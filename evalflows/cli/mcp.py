@@ -44,10 +44,10 @@ def help_of(name: str | None) -> str:
     if first not in listed:
         raise InputError(f"command: got {name!r}, wanted {names_to_choose(first, listed)}")
     command = LateCommand(first, f"evalflows.cli.{listed[first][0]}", "", "").load()
-    for part in rest:
-        found = command.commands.get(part) if isinstance(command, click.Group) else None
+    for word in rest:
+        found = command.commands.get(word) if isinstance(command, click.Group) else None
         if found is None:
-            raise InputError(f"command: got {name!r}, and {first!r} has no {part!r}")
+            raise InputError(f"command: got {name!r}, and {first!r} has no {word!r}")
         command = found
     with click.Context(command, info_name=f"evalflows {' '.join([first, *rest])}") as context:
         return command.get_help(context)

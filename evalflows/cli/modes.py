@@ -150,12 +150,12 @@ def _searched(
             if traces is not None
             else of.share_of_experiments(store, ids, topics)
         )
-        return [of.Failure(id=one, notes=[]) for one in chosen]
+        return [of.Failure(id=identity, notes=[]) for identity in chosen]
     if traces is not None:
         return of.failures_of_traces(store, traces, bad)
     baseline = find_experiments(store, against, just_one=True)[0] if against else None
     found = of.failures_of_experiments(store, ids, bad, baseline) if ids else []
-    return found + [one for each in evaluations for one in of.failures_of_traces(store, None, bad, each)]
+    return found + [failure for each in evaluations for failure in of.failures_of_traces(store, None, bad, each)]
 
 
 @modes.command()
@@ -268,9 +268,9 @@ def _print(found: "Found", path: str) -> None:
 
 
 def _sentences(found: "Found", path: str) -> list[str]:
-    n_noted, one = found.n_failures - found.n_without_note, "task" if found.kind == "topic" else "failure"
+    n_noted, noun = found.n_failures - found.n_without_note, "task" if found.kind == "topic" else "failure"
     noted = "that say something" if found.kind == "topic" else "with a note"
-    lines = [f"{found.n_failures} {one}s, {n_noted} {noted}; {found.n_alone} are like no other"]
+    lines = [f"{found.n_failures} {noun}s, {n_noted} {noted}; {found.n_alone} are like no other"]
     if found.n_nothing:
         lines.append(f"in {found.n_nothing} the model found nothing to say")
     if found.covered:
@@ -279,13 +279,13 @@ def _sentences(found: "Found", path: str) -> list[str]:
     if found.rare:
         more = len(found.rare) - N_RARE
         named = "; ".join(map(_rare, found.rare[:N_RARE])) + (f"; and {more} more" if more > 0 else "")
-        lines.append(f"seen in too few {one}s to be proposed: {named}")
+        lines.append(f"seen in too few {noun}s to be proposed: {named}")
     seen = found.unseen
     if seen.chance is not None:
-        line = f"chance that the next {one} is of no group yet: {seen.chance:.1%} [{seen.low:.1%}, {seen.high:.1%}]"
+        line = f"chance that the next {noun} is of no group yet: {seen.chance:.1%} [{seen.low:.1%}, {seen.high:.1%}]"
         if seen.new_kinds is not None:
             between = f"[{seen.new_low:.0f}, {seen.new_high:.0f}]"
-            line += f"; {seen.n_more} more {one}s would show about {seen.new_kinds:.0f} {between} new groups"
+            line += f"; {seen.n_more} more {noun}s would show about {seen.new_kinds:.0f} {between} new groups"
         lines.append(line)
     if found.calls:
         lines.append(f"{found.calls} model calls")

@@ -244,12 +244,12 @@ class Table(rich.table.Table):
 
     def _part(self, rows: Sequence[Sequence[Text]], lifted: int, widths: Sequence[int]) -> RenderableType:
         """Return some rows, below a heading indented, in columns of these widths."""
-        part = rich.table.Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
+        grid = rich.table.Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
         for width, column in zip(widths, self.columns[lifted:], strict=True):
-            part.add_column(justify=column.justify, width=width, overflow="fold")
+            grid.add_column(justify=column.justify, width=width, overflow="fold")
         for row in rows:
-            part.add_row(*row)
-        return Padding(part, (0, 0, 0, GAP)) if lifted else part
+            grid.add_row(*row)
+        return Padding(grid, (0, 0, 0, GAP)) if lifted else grid
 
     def _blocks(self, cells: Sequence[Sequence[Text]]) -> Iterator[RenderableType]:
         for number, row in enumerate(zip(*(column[1:] for column in cells), strict=True)):

@@ -191,10 +191,10 @@ def _run(
 
 def _without_shown_causes(error: IncompleteError) -> IncompleteError:
     """Return the error in fewer words if all experiments have ended: their failures have been shown."""
-    lacking = [one for one in overviews_of(Store(), error.experiments) if one.reason]
-    if not lacking or not all(one.state == "completed" for one in lacking):
+    lacking = [overview for overview in overviews_of(Store(), error.experiments) if overview.reason]
+    if not lacking or not all(overview.state == "completed" for overview in lacking):
         return error
-    said = [f"experiment {one.name!r} ({one.experiment_id}): {one.reason}" for one in lacking]
+    said = [f"experiment {overview.name!r} ({overview.experiment_id}): {overview.reason}" for overview in lacking]
     return IncompleteError("; ".join(said), error.experiments, error.decisions)
 
 
@@ -332,7 +332,7 @@ def _print_results(
         return
     out, links = console(), links_here()
     if detail is None:
-        since = lines_section(map(_since, sorted(previous, key=lambda one: one.rank)), "earlier run", least=1)
+        since = lines_section(map(_since, sorted(previous, key=lambda earlier: earlier.rank)), "earlier run", least=1)
         verdicts, limits = _verdicts(report, candidates)
         sections = [verdicts, since, *results_sections(report, out.width, calls_made, limits)]
         if comparison:
@@ -379,9 +379,9 @@ def _print_all(
 ) -> None:
     out = console()
     print_experiments(report, wide=wide)
-    for one in previous:
-        out.print(Text(one.sentence))
-        echo(one_line(f"all of it: {one.command}"))
+    for earlier in previous:
+        out.print(Text(earlier.sentence))
+        echo(one_line(f"all of it: {earlier.command}"))
     if calls_made is not None:
         print_calls(report.experiments, calls_made)
     if candidates:
@@ -406,9 +406,9 @@ def _print_changes(experiment_ids: Sequence[str], made: Mapping[str | None, int]
     previous = _previous(store, experiment_ids)
     if len(previous) < len(experiment_ids):
         return False
-    for one in previous:
-        out.print(Text(f"{one.experiment_id} {one.sentence}", style="bold"))
-        print_changes(out, diff_of(store, one.previous_experiment_id, [one.experiment_id], limit=CHANGES_SHOWN))
+    for earlier in previous:
+        out.print(Text(f"{earlier.experiment_id} {earlier.sentence}", style="bold"))
+        print_changes(out, diff_of(store, earlier.previous_experiment_id, [earlier.experiment_id], limit=CHANGES_SHOWN))
     for decision in decisions_of(store, experiment_ids):
         out.print(Text(decision.sentence, style=DECISION_STYLES[decision.conclusion]))
     print_calls(overviews_of(store, experiment_ids), sum(made.values()))

@@ -172,9 +172,9 @@ def _results(**more: Any) -> Any:
 def _explanation() -> Any:
     from evalflows.cli.explain import Again
 
-    part = _fields("Part", title=str, lines=list[str])
+    section = _fields("Part", title=str, lines=list[str])
     again = _record(Again)
-    return _results(explanation=_LIST[part], again=again | None)
+    return _results(explanation=_LIST[section], again=again | None)
 
 
 def _listed() -> Any:

@@ -52,15 +52,15 @@ def print_sections(out: Console, sections: Sequence[Section], most: int, more: s
     }  # an item has a line at least
     heights: dict[tuple[int, int], int] = {}
 
-    def height(place: int) -> int:
-        key = (place, shown[place])
+    def height(index: int) -> int:
+        key = (index, shown[index])
         if key not in heights:
-            heights[key] = _height(out, sections[place], shown[place])
+            heights[key] = _height(out, sections[index], shown[index])
         return heights[key]
 
-    def spare(place: int) -> int:
-        least = sections[place].least
-        return 0 if least is None else shown[place] - least
+    def spare(index: int) -> int:
+        least = sections[index].least
+        return 0 if least is None else shown[index] - least
 
     while sum(map(height, shown)) > most - BELOW:
         fullest = max(shown, key=spare, default=None)
@@ -68,8 +68,8 @@ def print_sections(out: Console, sections: Sequence[Section], most: int, more: s
             break
         shown[fullest] -= 1
     is_first = True
-    for place, count in shown.items():
-        section = sections[place]
+    for index, count in shown.items():
+        section = sections[index]
         if not count:
             continue
         if section.is_apart and not is_first:
@@ -77,8 +77,8 @@ def print_sections(out: Console, sections: Sequence[Section], most: int, more: s
         out.print(section.draw(section.items[:count]), crop=False)  # commands to copy are longer than a line
         is_first = False
     hidden: Counter[str] = Counter()
-    for place, count in shown.items():
-        hidden[sections[place].what] += (sections[place].count or len(sections[place].items)) - count
+    for index, count in shown.items():
+        hidden[sections[index].what] += (sections[index].count or len(sections[index].items)) - count
     if counted := [_counted(left, what) for what, left in hidden.items() if left > 0]:
         echo(one_line(f"not shown: {', '.join(counted)}: {more}"))
 

@@ -67,7 +67,7 @@ def remark_line(remark: Remark) -> Text:
 
 def verdicts_section(results: Sequence[Result]) -> Section:
     """Return the verdict on each candidate in a sentence."""
-    return lines_section([Text(one, "bold") for one in verdict_sentences(results)], "verdict", least=MOST_VERDICTS)
+    return lines_section([Text(text, "bold") for text in verdict_sentences(results)], "verdict", least=MOST_VERDICTS)
 
 
 def results_sections(
@@ -101,7 +101,7 @@ def _bad_first(report: ExperimentsReport) -> list[ExperimentOverview]:
     baselines = {result.baseline_experiment_id for result in report.results}
     return sorted(
         report.experiments,
-        key=lambda one: (one.state == "completed" and not one.failed, one.experiment_id in baselines),
+        key=lambda run: (run.state == "completed" and not run.failed, run.experiment_id in baselines),
     )
 
 
@@ -144,7 +144,7 @@ def metrics_section(results: Sequence[Result], counts: Callable[[Result], str] |
 
 def _measures_last(results: Sequence[Result]) -> list[Result]:
     """Metrics of evaluators, then built-in measures that differ, then the others."""
-    return sorted(results, key=lambda one: (one.metric in MEASURES) + (one.metric in MEASURES and not _differs(one)))
+    return sorted(results, key=lambda row: (row.metric in MEASURES) + (row.metric in MEASURES and not _differs(row)))
 
 
 def _differs(result: Result) -> bool:
@@ -288,21 +288,20 @@ def styled(verdict: str, result: Result) -> Text:
 
 def overview_line(overview: ExperimentOverview, *, with_id: bool = True) -> Text:
     """Return an experiment's progress, latency and cost."""
-    one = overview
-    known = [one.experiment_id] if with_id else []
-    known += [f"version {one.application_version}"] if one.application_version else []
-    text = Text(f"{one.name} ({', '.join(known)}) " if known else f"{one.name} ")
-    text.append(one.state, style="green" if one.state == "completed" else "bold red")
-    text.append(f": {one.answered} of {one.planned} answered")
-    if one.cut_off:
-        text.append(f", {one.cut_off} of them cut off at the token limit", style="bold red")
-    if one.failed:
-        text.append(f", {one.failed} failed", style="bold red")
-    if one.mean_latency_s is not None:
-        text.append(f", {one.mean_latency_s:.2f} s each")
-    if one.calls_text:
-        text.append(f"; {one.calls_text}")
-    return text.append(f"; {one.reason}") if one.reason and not one.has_no_answer else text
+    known = [overview.experiment_id] if with_id else []
+    known += [f"version {overview.application_version}"] if overview.application_version else []
+    text = Text(f"{overview.name} ({', '.join(known)}) " if known else f"{overview.name} ")
+    text.append(overview.state, style="green" if overview.state == "completed" else "bold red")
+    text.append(f": {overview.answered} of {overview.planned} answered")
+    if overview.cut_off:
+        text.append(f", {overview.cut_off} of them cut off at the token limit", style="bold red")
+    if overview.failed:
+        text.append(f", {overview.failed} failed", style="bold red")
+    if overview.mean_latency_s is not None:
+        text.append(f", {overview.mean_latency_s:.2f} s each")
+    if overview.calls_text:
+        text.append(f"; {overview.calls_text}")
+    return text.append(f"; {overview.reason}") if overview.reason and not overview.has_no_answer else text
 
 
 def states_in_brief(experiments: Sequence[ExperimentOverview]) -> list[Text]:

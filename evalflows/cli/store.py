@@ -194,16 +194,16 @@ def _to_folder(
         _report(folder, export_folder(existing_store(), Path(folder), form, only, is_all=is_all), f".{form}")
 
 
-def _report(place: str, exported: Sequence[Exported], ending: str = "") -> None:
-    written = [one for one in exported if one.is_written]
-    kind = "views" if any(one.rows is None for one in exported) else "tables"
-    rows = f" ({sum(one.rows or 0 for one in written):,} rows)" if written and kind == "tables" else ""
-    named = [f"{one.name}{ending}" for one in exported if one.name in FIRST and not one.is_left_out]
+def _report(target: str, exported: Sequence[Exported], ending: str = "") -> None:
+    written = [entry for entry in exported if entry.is_written]
+    kind = "views" if any(entry.rows is None for entry in exported) else "tables"
+    rows = f" ({sum(entry.rows or 0 for entry in written):,} rows)" if written and kind == "tables" else ""
+    named = [f"{entry.name}{ending}" for entry in exported if entry.name in FIRST and not entry.is_left_out]
     first = f"; start with {' and '.join(sorted(named, reverse=True))} (docs/guides/bi.md)" if named else ""
-    n_left_out = sum(one.is_left_out for one in exported)
+    n_left_out = sum(entry.is_left_out for entry in exported)
     left_out = f", {n_left_out} empty ones left out (--all)" if n_left_out else ""
     unchanged = f"{len(exported) - len(written) - n_left_out} unchanged"
-    echo(one_line(f"{place}: {len(written)} {kind} written{rows}, {unchanged}{left_out}{first}"))
+    echo(one_line(f"{target}: {len(written)} {kind} written{rows}, {unchanged}{left_out}{first}"))
 
 
 @click.command()

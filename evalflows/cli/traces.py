@@ -215,7 +215,7 @@ def _columns(text: str | None, form: str) -> TraceColumns | None:
         return None
     if form not in ("auto", "rows"):
         raise InputError(f"--columns: got --format {form}, wanted them only for plain rows")
-    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+    pairs = [pair.partition("=") for pair in text.split(",") if pair.strip()]
     try:
         return TraceColumns.model_validate({name.strip(): (column or name).strip() for name, _, column in pairs})
     except ValidationError as error:

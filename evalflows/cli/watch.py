@@ -83,7 +83,7 @@ def _exit_code(pid: int) -> int:
         if number == signal.SIGTERM:
             os.kill(pid, number)
 
-    numbers = [one for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) is not signal.SIG_IGN]
+    numbers = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, note) for number in numbers}
     try:
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -97,7 +97,7 @@ class _FilesRead:
     """The files below some folders that this process opens, modules among them, each as it was when first read."""
 
     def __init__(self, folders: Sequence[Path], ignored: Sequence[Path]) -> None:
-        self._roots, self._ignored = ([f"{one.resolve()}{os.sep}" for one in given] for given in (folders, ignored))
+        self._roots, self._ignored = ([f"{path.resolve()}{os.sep}" for path in given] for given in (folders, ignored))
         self._states: dict[str, State] = {}
         self._written: set[str] = set()
 
@@ -119,7 +119,7 @@ class _FilesRead:
         root = next((root for root in self._roots if path.startswith(root)), None)
         if root is None or path.startswith(tuple(self._ignored)):
             return
-        if any(part in FOREIGN or part.startswith(".") for part in Path(path[len(root) :]).parts):
+        if any(name in FOREIGN or name.startswith(".") for name in Path(path[len(root) :]).parts):
             return
         if flags & (os.O_WRONLY | os.O_RDWR):
             self._written.add(path)

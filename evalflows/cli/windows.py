@@ -62,11 +62,11 @@ def windows(
 
 def _listed_window(found: list[WindowFigures], window: str) -> Table:
     out = table("metric", "slice", "window (UTC)", "n", "mean", "failed", "p50/p95 s", "cost USD", headings=2)
-    for one in found:
-        mean = " ".join(filter(None, estimate(one.mean, one.ci_low, one.ci_high, one.metric)))
-        when = f"{one.window_start:%Y-%m-%d}" if window == "day" else f"{one.window_start:%Y-%m-%d %H:%M}"
-        failed = "" if one.failure_share is None else f"{one.failure_share:.1%}"
-        latency = "" if one.latency_p50_s is None else f"{one.latency_p50_s:.2f}/{one.latency_p95_s:.2f}"
-        cost = "" if one.cost_usd is None else figure(one.cost_usd, "cost", digits=4)
-        out.add_row(one.metric, "" if one.slice == ALL else one.slice, when, str(one.n), mean, failed, latency, cost)
+    for row in found:
+        mean = " ".join(filter(None, estimate(row.mean, row.ci_low, row.ci_high, row.metric)))
+        when = f"{row.window_start:%Y-%m-%d}" if window == "day" else f"{row.window_start:%Y-%m-%d %H:%M}"
+        failed = "" if row.failure_share is None else f"{row.failure_share:.1%}"
+        latency = "" if row.latency_p50_s is None else f"{row.latency_p50_s:.2f}/{row.latency_p95_s:.2f}"
+        cost = "" if row.cost_usd is None else figure(row.cost_usd, "cost", digits=4)
+        out.add_row(row.metric, "" if row.slice == ALL else row.slice, when, str(row.n), mean, failed, latency, cost)
     return out

@@ -70,8 +70,8 @@ def _replace(client: SyncPrefectClient, name: str, evaluation: str | None, actio
     )
     earlier = client.read_automations_by_name(name)
     client.create_automation(automation)
-    for one in earlier:
-        client.delete_automation(one.id)
+    for old in earlier:
+        client.delete_automation(old.id)
     return name
 
 
@@ -81,6 +81,4 @@ def _name(action: str, evaluation: str | None) -> str:
 
 def _slug(text: str) -> str:
     """Return a name that Prefect accepts for a block: small letters, digits and dashes."""
-    return (
-        "-".join("".join(one if one.isascii() and one.isalnum() else " " for one in text.lower()).split()) or "alerts"
-    )
+    return "-".join("".join(c if c.isascii() and c.isalnum() else " " for c in text.lower()).split()) or "alerts"

@@ -69,12 +69,12 @@ class PrefectFile:
     @property
     def deployments(self) -> list[str]:
         """Their names, each after that of its flow."""
-        return [f"{one['entrypoint'].rpartition('.')[2]}/{one['name']}" for one in self.content["deployments"]]
+        return [f"{d['entrypoint'].rpartition('.')[2]}/{d['name']}" for d in self.content["deployments"]]
 
     @property
     def pools(self) -> list[str]:
         """Their work pools."""
-        return sorted({str(one["work_pool"]["name"]) for one in self.content["deployments"]})
+        return sorted({str(d["work_pool"]["name"]) for d in self.content["deployments"]})
 
     @property
     def origin(self) -> str:
@@ -84,11 +84,11 @@ class PrefectFile:
     def marked(self) -> dict[str, Any]:
         """Return the content in which each deployment has its origin, in the environment of its runs."""
         deployments = []
-        for one in self.content["deployments"]:
-            variables = one["work_pool"].get("job_variables") or {}
+        for deployment in self.content["deployments"]:
+            variables = deployment["work_pool"].get("job_variables") or {}
             environment = {**(variables.get("env") or {}), DEPLOYED_FROM: self.origin}
-            pool = {**one["work_pool"], "job_variables": {**variables, "env": environment}}
-            deployments.append({**one, "work_pool": pool})
+            pool = {**deployment["work_pool"], "job_variables": {**variables, "env": environment}}
+            deployments.append({**deployment, "work_pool": pool})
         return {**self.content, "deployments": deployments}
 
 
@@ -98,7 +98,7 @@ def prefect_file(folder: Path) -> PrefectFile:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         deployments = [dict(deployment) for deployment in content["deployments"]]
-        file = PrefectFile(path, {**content, "deployments": [one for one in deployments if _is_ours(one)]})
+        file = PrefectFile(path, {**content, "deployments": [d for d in deployments if _is_ours(d)]})
         names, _ = file.deployments, file.pools
     except FileNotFoundError as error:
         raise InputError(f"{path}: no such file, wanted one with deployments: docs/guides/deployments.md") from error

@@ -51,8 +51,8 @@ def light_flow(**settings: Any) -> Callable[[Callable[P, R]], LightFlow[P, R]]:
     def made(function: Callable[P, R]) -> LightFlow[P, R]:
         vars(function)["__signature__"] = inspect.Signature()
         light = LightFlow(function, **settings)
-        for one in (function, light):  # Prefect copies a function's attributes to its flow
-            del vars(one)["__signature__"]
+        for owner in (function, light):  # Prefect copies a function's attributes to its flow
+            del vars(owner)["__signature__"]
         return light
 
     return made

@@ -113,5 +113,5 @@ def _score(judge: RunnableEvaluator, result: EvaluationResult) -> float | None:
     low, high = metric.range or (0.0, 1.0)
     if not low <= result.value <= high:
         raise ValueError(f"{judge.bound.name}: got {result.value:g}, wanted {low:g} to {high:g} (metrics: … range: …)")
-    part = (result.value - low) / (high - low)
-    return part if metric.is_higher_better(judge.bound.name) else 1 - part
+    share = (result.value - low) / (high - low)
+    return share if metric.is_higher_better(judge.bound.name) else 1 - share

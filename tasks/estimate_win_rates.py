@@ -47,7 +47,7 @@ def why_comparison_stops(run: Context, row: ComparisonSetRow) -> str | None:
     overall = [
         verdict for verdict in _estimated(run.store, row, systems, ())[0].verdicts if not verdict.length_controlled
     ]
-    decided = [one.conclusion in ("better", "worse") for one in overall if one.reason_code not in EXCLUDED]
+    decided = [verdict.conclusion in ("better", "worse") for verdict in overall if verdict.reason_code not in EXCLUDED]
     if not decided or not all(decided):
         return None
     return f"stopped after {look.n_seen} of {row.n_shared} examples: every win rate was decided"
@@ -70,7 +70,7 @@ def _estimated(
         metrics = preferences_in(store, row, examples)
     else:
         seen = frozenset(look.places)
-        metrics = [one.of_examples(seen) for one in preferences_in(store, row, examples[: look.n_seen])]
+        metrics = [metric.of_examples(seen) for metric in preferences_in(store, row, examples[: look.n_seen])]
     excluded = of_comparison(store, row, {metric.metric: metric.evaluator for metric in metrics})
     spec = comparison_spec(row)
     return estimate_win_rates(row.comparison_id, metrics, spec, by_slice, systems.names, excluded, look), metrics

@@ -21,6 +21,6 @@ def retain_by_rules(spec: RetentionSpec) -> dict[str, dict[str, int]]:
     with suppress(OSError, KeyError):
         by = getpass.getuser()
     done = retain(Store(), spec, by, erase_prefect_texts)
-    rows = [{"rule": one.rule, "table": name, "rows": count} for one in done for name, count in one.rows.items()]
+    rows = [{"rule": row.rule, "table": name, "rows": count} for row in done for name, count in row.rows.items()]
     create_table_artifact(key="retention", table=rows, description="Rows that lost texts or were removed")
-    return {one.rule: dict(one.rows) for one in done}
+    return {retained.rule: dict(retained.rows) for retained in done}

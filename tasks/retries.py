@@ -85,7 +85,7 @@ def admit_trial(tally: Tally, chunks: Sequence[Chunk], stage: Stage, breakers: S
 def breakers_to_wait_for(evaluators: Iterable[RunnableEvaluator]) -> list[Breaker]:
     """Return the breakers that a chunk waits for. A fallback judges at once; only if it failed too, the chunk waits."""
     waiting = [evaluator for evaluator in evaluators if evaluator.fallback is None or is_retry()]
-    return [tier.breaker for one in waiting for tier in one.tiers or (one,)]
+    return [tier.breaker for evaluator in waiting for tier in evaluator.tiers or (evaluator,)]
 
 
 def _pause_s(breakers: Iterable[Breaker]) -> float:

@@ -107,17 +107,17 @@ def _take_up(run: RunContext[Any], chunks: Sequence[Chunk]) -> Iterator[None]:
         recover(store, chunk.owner, RECOVERY_S, chunk.part_name)
     running = [job_of(run, chunk) for chunk in chunks]
     with ExitStack() as stack:
-        for chunk, one in zip(chunks, running, strict=True):
-            if isinstance(one.budget, DividedBudget):
-                stack.enter_context(one.budget.spending(budget_of_part(store, chunk)))
-        for ledger in {id(one.ledger): one.ledger for one in running}.values():
+        for chunk, job in zip(chunks, running, strict=True):
+            if isinstance(job.budget, DividedBudget):
+                stack.enter_context(job.budget.spending(budget_of_part(store, chunk)))
+        for ledger in {id(job.ledger): job.ledger for job in running}.values():
             ledger.refresh()
         try:
             yield
         finally:
-            for chunk, one in zip(chunks, running, strict=True):
+            for chunk, job in zip(chunks, running, strict=True):
                 process = f"limits-{socket.gethostname()}-{os.getpid()}".replace(".", "-")
-                store.append("limits", chunk.owner, process, one.limit_rows(chunk.owner))
+                store.append("limits", chunk.owner, process, job.limit_rows(chunk.owner))
 
 
 def _check_attempt(store: Store, chunk: Chunk, attempt: datetime) -> None:

@@ -191,10 +191,10 @@ class ReadingTools:
         where = "($1 = '' or starts_with(name, $1)) order by started_at desc, target"
         found = overviews(self._store, where, [name])
         shown = found[offset : offset + 30]
-        gates = conclusions_on(self._store, [one.experiment_id for one in shown]) if shown else {}
+        gates = conclusions_on(self._store, [overview.experiment_id for overview in shown]) if shown else {}
         answer = _Answer()
         answer.line(f"{len(found)} experiments{'' if found or not name else ' of that name'}")
-        rows = (_overview(one, gates.get(one.experiment_id, {})) for one in shown)
+        rows = (_overview(overview, gates.get(overview.experiment_id, {})) for overview in shown)
         answer.rows(
             rows, count=len(found), offset=offset, more=_call("experiments", name=name or None, offset="OFFSET")
         )
@@ -231,7 +231,7 @@ class ReadingTools:
 
         `where` is a SQL condition on examples, such as metadata->>'topic' = 'billing'. For the examples use `worst`.
         """
-        ids = [find_experiments(self._store, one, just_one=True)[0] for one in (baseline, candidate)]
+        ids = [find_experiments(self._store, reference, just_one=True)[0] for reference in (baseline, candidate)]
         metrics = [metric] if metric else []
         if where is not None and final_ids(self._store, ids):  # a condition could hold for a single one
             raise InputError(f"where: got a condition on final examples, {FOR_PEOPLE}")
@@ -243,16 +243,16 @@ class ReadingTools:
         for sentence in (*found.sentences, *notes_of(others)):
             answer.line(sentence)
         answer.data("prompts", prompts, count=len(prompts), more=f"{hints.diff(*ids).command} --all")
-        for one in [count for count in found.counts if count.metric not in MEASURES]:
-            counts = f"{one.regressed} worse, {one.improved} better, {one.same} the same, {one.missing} missing"
-            answer.line(f"examples by {one.metric}: {counts}")
+        for row in [count for count in found.counts if count.metric not in MEASURES]:
+            counts = f"{row.regressed} worse, {row.improved} better, {row.same} the same, {row.missing} missing"
+            answer.line(f"examples by {row.metric}: {counts}")
         for search in found.searches:
             answer.line(found.search_text(search))
-            cells = [(one, slice_cells(one)) for one in search.found]
+            cells = [(departing, slice_cells(departing)) for departing in search.found]
             rows = [
                 f"{slice_}: {name} {there} on {n} examples, elsewhere {other}, p adj. of the departure {p}: {word}; "
-                f"where={one.where}"
-                for one, (name, slice_, n, there, other, p, word) in cells
+                f"where={departing.where}"
+                for departing, (name, slice_, n, there, other, p, word) in cells
             ]
             answer.data("slices", rows, count=len(rows), more=f"{hints.diff(*ids).command} --slices")
         shown = [result for result in found.results if result.has_rows]
@@ -370,7 +370,7 @@ class ReadingTools:
             answer.line(f"label by {giver}: {label.metric} {label.label if label.value is None else label.value}")
         metrics = [*{score.metric: None for run in detail.runs for score in run.scores}]
         past = past_values(self._store, ids, example_id, metrics)[-10:]
-        rows = (f"earlier: {one.started_at:%Y-%m-%d} {one.experiment_id} {one.metric} {one.value}" for one in past)
+        rows = (f"earlier: {row.started_at:%Y-%m-%d} {row.experiment_id} {row.metric} {row.value}" for row in past)
         answer.rows(rows, count=len(past), more="sql(query=from run_values)")
         return str(answer)
 
@@ -404,17 +404,17 @@ class ReadingTools:
         answer = _Answer()
         if trace is None:
             found = listed_traces(self._store, where, None, min(limit, 200), self._queries.rows)
-            rows = (f"{one.trace_id} {one.started_at:%Y-%m-%d %H:%M:%S} {one.name} {one.status}" for one in found)
+            rows = (f"{row.trace_id} {row.started_at:%Y-%m-%d %H:%M:%S} {row.name} {row.status}" for row in found)
             answer.line(f"{len(found)} traces")
             answer.data("traces", rows, count=len(found), more="traces(where=started_at < '…')")
             return str(answer)
         view = trace_view(observations_of_trace(self._store, trace))
         whole = f"sql(query=select input, output from observations where trace_id = '{view.id}')"
-        observations = [one for _, one in in_depth(view.observations)]
-        for one in observations:
-            answer.text("observation", f"{one.type} {one.name} {one.status}, {one.id}", 200, whole)
+        observations = [span for _, span in in_depth(view.observations)]
+        for span in observations:
+            answer.text("observation", f"{span.type} {span.name} {span.status}, {span.id}", 200, whole)
             for name in ("input", "output"):
-                if (value := getattr(one, name)) is not None:
+                if (value := getattr(span, name)) is not None:
                     answer.text(name, value if isinstance(value, str) else to_json(value), 400, whole)
         return str(answer)
 
@@ -423,7 +423,7 @@ class ReadingTools:
         found = [incident for incident in incidents(self._store, None) if with_ended or not incident.is_over]
         answer = _Answer()
         answer.line(f"{len(found)} incidents")
-        rows = (f"{one.incident_id} {one.state}, {one.name}, {one.metric} {one.slice}: {one.text}" for one in found)
+        rows = (f"{row.incident_id} {row.state}, {row.name}, {row.metric} {row.slice}: {row.text}" for row in found)
         answer.data("incidents", rows, count=len(found), more="sql(query=from incidents)")
         return str(answer)
 
@@ -445,7 +445,7 @@ class ReadingTools:
         paths = {path.stem: path for path in view_files()}
         if name is None:
             marts = [path for path in paths.values() if is_mart(path)]
-            rows = (f"{one.stem}: {one.read_text(encoding='utf-8').partition(chr(10))[0][3:]}" for one in marts)
+            rows = (f"{mart.stem}: {mart.read_text(encoding='utf-8').partition(chr(10))[0][3:]}" for mart in marts)
             answer.rows(rows, count=len(marts), more="tables(name=…)")
             return str(answer)
         if name not in paths:
@@ -542,7 +542,7 @@ class ActingTools:
             before = self._paid()
             begun = self._begun(what) if command == "resume" else (0.0, 0)
             limits = _limits(command, what, changes, left, begun)
-            changed = [part for change in (*changes, *limits) for part in ("--set", change)]
+            changed = [word for change in (*changes, *limits) for word in ("--set", change)]
             try:
                 document = _command(command, what, *changed)
             finally:
@@ -558,8 +558,8 @@ class ActingTools:
             if sentence not in quoting:
                 answer.line(sentence)
         answer.data("failures", quoting, count=len(quoting), more="sql(query=from failures)")
-        for one in document["experiments"]:
-            answer.line(f"{one['experiment_id']} {one['name']}: {one['state']}, {one['answered']} of {one['planned']}")
+        for row in document["experiments"]:
+            answer.line(f"{row['experiment_id']} {row['name']}: {row['state']}, {row['answered']} of {row['planned']}")
         then = FOR_PERSON if document["next_is_for_person"] else f"next: {document['next']}"
         answer.note(f"{then}; figures: results(experiment=ID)")
         return str(answer)
@@ -617,21 +617,21 @@ def _next(hint: Hint) -> str:
     return FOR_PERSON if hint.for_person else f"next: {hint}"
 
 
-def _overview(one: ExperimentOverview, gates: Mapping[str, str]) -> str:
+def _overview(overview: ExperimentOverview, gates: Mapping[str, str]) -> str:
     decided = "".join(f"; gate {gate}: {conclusion}" for gate, conclusion in gates.items())
-    state = f"{one.state}, {one.answered} of {one.planned} answered, {one.failed} failed"
-    cost = one.calls_text or "no calls recorded"
-    when = f"{one.started_at:%Y-%m-%d %H:%M} UTC"
-    dataset = one.dataset_name or "without a name"
-    return f"{one.experiment_id} {one.name}, {when}, dataset {dataset}: {state}; {cost}{decided}"
+    state = f"{overview.state}, {overview.answered} of {overview.planned} answered, {overview.failed} failed"
+    cost = overview.calls_text or "no calls recorded"
+    when = f"{overview.started_at:%Y-%m-%d %H:%M} UTC"
+    dataset = overview.dataset_name or "without a name"
+    return f"{overview.experiment_id} {overview.name}, {when}, dataset {dataset}: {state}; {cost}{decided}"
 
 
-def _result(one: Result) -> str:
-    missing = f", {one.missing} missing" if one.missing else ""
-    mean = f"{one.metric}, {one.target}: {one.mean_text} {one.interval_text} (scored {one.scored_text}{missing})"
-    if one.baseline_experiment_id is None:
+def _result(row: Result) -> str:
+    missing = f", {row.missing} missing" if row.missing else ""
+    mean = f"{row.metric}, {row.target}: {row.mean_text} {row.interval_text} (scored {row.scored_text}{missing})"
+    if row.baseline_experiment_id is None:
         return mean
-    return f"{mean}; against {one.baseline}: {one.difference_text or 'no difference known'}: {one.verdict_text}"
+    return f"{mean}; against {row.baseline}: {row.difference_text or 'no difference known'}: {row.verdict_text}"
 
 
 def _score(score: Any) -> str:

@@ -101,7 +101,7 @@ def _erase(path: Path, others: Iterable[str], marker: str) -> int:
         known = {name for (name,) in database.execute("select name from sqlite_master where type = 'table'")}
         database.execute("pragma temp_store = memory")
         database.execute("create temp table others (flow_run_id text primary key)")
-        database.executemany("insert into others values (?)", [(one,) for one in others])
+        database.executemany("insert into others values (?)", [(other,) for other in others])
         database.execute("begin immediate")
         for table, statement in _STATEMENTS:
             if table in known:

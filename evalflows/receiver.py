@@ -436,7 +436,7 @@ class Intake:
         waiting = self._queue.get()
         while waiting is not None:
             batch.append(waiting)
-            if self._queue.empty() or sum(len(one.entry.body) for one in batch) >= AT_ONCE:
+            if self._queue.empty() or sum(len(held.entry.body) for held in batch) >= AT_ONCE:
                 return batch, True
             waiting = self._queue.get()
         return batch, False

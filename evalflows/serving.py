@@ -140,7 +140,7 @@ class _Connection(H11Protocol):
         self.waiting_since = self.loop.time()
         self._within(HEAD_S, self._too_late)
         everyone: list[_Connection] = [*self.connections]  # type: ignore[list-item]
-        same = [one for one in everyone if one.client_network == self.client_network]
+        same = [connection for connection in everyone if connection.client_network == self.client_network]
         most = min(MOST_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
         if len(same) > most // 2:
             _end_one_of(same, f"{self.client_network} has {most // 2} connections")
@@ -205,7 +205,7 @@ def _network(client: str) -> str:
 
 def _end_one_of(connections: list[_Connection], problem: str) -> None:
     """End the connection that has kept the server waiting for longest; the newest if all others are being answered."""
-    waiting = min(connections, key=lambda one: (one.in_request, one.waiting_since))
+    waiting = min(connections, key=lambda connection: (connection.in_request, connection.waiting_since))
     logging.getLogger("uvicorn.error").warning("too many connections: %s; those that send nothing are ended", problem)
     waiting.connections.discard(waiting)
     waiting.transport.abort()

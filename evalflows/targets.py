@@ -199,13 +199,13 @@ def at_path(response: Any, path: str) -> Any:
     Raise CallError if the response has nothing there.
     """
     value = response
-    for part in path.split("."):
-        if isinstance(value, Mapping) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and re.fullmatch(r"-?\d{1,9}", part) and -len(value) <= int(part) < len(value):
-            value = value[int(part)]
+    for step in path.split("."):
+        if isinstance(value, Mapping) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and re.fullmatch(r"-?\d{1,9}", step) and -len(value) <= int(step) < len(value):
+            value = value[int(step)]
         else:
-            raise CallError("bad_return", f"the response has nothing at {path!r}, got {_shape(value)} before {part!r}")
+            raise CallError("bad_return", f"the response has nothing at {path!r}, got {_shape(value)} before {step!r}")
     return value
 
 
@@ -619,8 +619,8 @@ def _messages(spec: ChatTarget, inputs: Mapping[str, Any]) -> list[Message]:
     if isinstance(spec.messages, str):
         conversation = list(inputs[spec.messages])
     elif isinstance(spec.messages, list):
-        named = {f"messages.{place}": one for place, one in enumerate(spec.messages)}
-        conversation = [{**one, "content": texts.get(name, one.get("content"))} for name, one in named.items()]
+        named = {f"messages.{index}": message for index, message in enumerate(spec.messages)}
+        conversation = [{**m, "content": texts.get(name, m.get("content"))} for name, m in named.items()]
     if "user" in texts:
         return [*system, *conversation, {"role": "user", "content": texts["user"]}]
     if spec.messages is not None:

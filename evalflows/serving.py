@@ -13,6 +13,7 @@ import asyncio
 import hmac
 import ipaddress
 import logging
+import re
 import resource
 import signal
 import socket
@@ -20,7 +21,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from urllib.parse import urlsplit
 
 import h11
 import uvicorn
@@ -44,6 +44,7 @@ ACCEPTED_AT_ONCE = 100
 OURS = ("same-origin", "none")
 """Values of Sec-Fetch-Site for requests of our own pages, and of the person: an address typed, or a bookmark."""
 
+_HOST = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:[0-9]+)?")
 _OTHER_SITE = "got a request of another site's page, wanted one of this server's own pages or of a program"
 
 
@@ -310,8 +311,10 @@ def is_followed_link(request: Request) -> bool:
 
 def is_local(host: str) -> bool:
     """Return whether a Host header names this machine."""
+    if (found := _HOST.fullmatch(host)) is None:
+        return False
+    name = found["name"].strip("[]").lower()
     try:
-        name = urlsplit(f"//{host}").hostname or ""
         return name == "localhost" or ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False

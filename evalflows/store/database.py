@@ -76,6 +76,7 @@ def restrict(connection: duckdb.DuckDBPyConnection, memory_bytes: int | None = N
         "autoinstall_known_extensions = false",
         "autoload_known_extensions = false",
         "allow_community_extensions = false",
+        "python_enable_replacements = false",  # variables of whoever asks
         "temp_directory = ''",
         f"memory_limit = '{memory}'",
         "disabled_filesystems = 'LocalFileSystem'",

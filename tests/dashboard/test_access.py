@@ -25,7 +25,9 @@ def test_names_of_this_machine_are_answered(store: Store, host: str) -> None:
     assert client(store).get("/experiments", headers={"host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["rebound.test", "127.0.0.1.evil.test", "10.0.0.1", "localhost.evil.test", "", "[::1"])
+@pytest.mark.parametrize(
+    "host", ["rebound.test", "127.0.0.1.evil.test", "10.0.0.1", "localhost.evil.test", "", "[::1", "[::1].evil"]
+)
 def test_other_names_are_refused(store: Store, host: str) -> None:
     answer = client(store).get("/experiments", headers={"host": host})
     assert answer.status_code == 403

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import duckdb
 import pandas as pd
+import pyarrow as pa
 import pytest
 from full_store import Make
 
@@ -107,7 +108,10 @@ def files_below(folder: Path) -> dict[str, bytes]:
 def test_nothing_outside_the_store_is_read_and_nothing_is_written(store: Store, secret: Path) -> None:
     """`select` refuses by the parse tree; what it would let through meets a connection without a way to write."""
     with connect(restricted=True) as catalog:
-        before = files_below(secret.parent)
+        before, variable = files_below(secret.parent), pa.table({"x": [MARK]})
+        with pytest.raises(duckdb.CatalogException, match="variable does not exist"):
+            catalog.execute("from variable")  # of whoever holds the connection
+        assert variable.num_rows == 1
         for statement in (*READS, *SELECTS_REFUSED, *WRITES):
             with pytest.raises(InputError, match=r"^sql: ") as caught:
                 select(catalog, of(statement, secret, store.layout.root))

@@ -29,7 +29,7 @@ EFFECT_BETWEEN = 2.0
 MIN_BASELINE = 5
 """Windows before a possible change that the detector needs, to estimate how much windows vary beyond their samples."""
 
-BETWEEN = np.array([0.0, *2.0 ** np.arange(-1, 12)])
+BETWEEN = np.array([0.0, *2.0 ** np.arange(-1, 12, 2)])
 """Variances of the windows' true means that the change detector counts as possible, each divided by the variance that
 their samples explain. Before the windows are seen, 0 is as likely as all others together."""
 

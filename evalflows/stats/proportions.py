@@ -301,11 +301,11 @@ def _half_alpha(gap_at: Callable[[float], float]) -> float:
     """Return half of the smallest alpha at whose level the interval excludes the threshold, as it does at alpha 1.
 
     `gap_at` is the distance of its end from the threshold, above 0 where it excludes it. Regula falsi in the logarithm
-    of alpha (Illinois) takes some ten intervals where ends are smooth; each third step halves the bracket.
+    of alpha (Illinois) takes some fifteen intervals where ends are smooth; each third step halves the bracket.
     """
     within, outside, above = 0.5, 1.0, gap_at(SMALLEST_ALPHA)
     while (below := gap_at(1 - within)) > 0:
-        within, outside, above = within / 2, within, below
+        within, outside, above = within**2, within, below
         if within < SMALLEST_ALPHA:
             return outside / 2
     is_above: bool | None = None  # the side of the last step

@@ -14,8 +14,10 @@ import sys
 import tempfile
 import time
 import urllib.request
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
@@ -23,13 +25,29 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.arguments import new_parser
 from evalflows.analysis.differences import MetricReader, estimate_rows
+from evalflows.dashboard.compare import IN_PAGE
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.records import ExperimentRow, JudgementRow, OutputRow, derived_id, to_json
 from evalflows.store.snapshots import freeze, to_examples
 from evalflows.store.store import Store
 
-EXAMPLES, CANDIDATES, TIMES, WANTED_MS, WANTED_PAINT_MS = 2_000, 4, 9, 300, 1_000
+WANTED_MS, WANTED_PAINT_MS = 300, 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much is compared, how often a page is asked for, and how often it is painted."""
+
+    examples: int = 2_000
+    candidates: int = 4
+    times: int = 9
+    paints: int = 3
+
+
+SMALLEST = Size(examples=60, candidates=1, times=2, paints=1)
+
 METRICS = ("exact_match", "helpful", "similarity")
 TEXT = "the refund is paid within five days of the return to your card or account please ask support"
 WORDS = TEXT.split()
@@ -42,17 +60,16 @@ def text(words: int = 60) -> str:
     return " ".join(rng.choice(WORDS, words))
 
 
-def fill(store: Store) -> list[str]:
+def fill(store: Store, size: Size) -> list[str]:
     """Write a baseline and its candidates as finished runs leave them; return their ids, the baseline's first."""
     items = [
         {"id": f"q{place}", "inputs": {"question": text(12)}, "outputs": {"answer": text(20)}, "split": "test"}
-        for place in range(EXAMPLES)
+        for place in range(size.examples)
     ]
     examples = to_examples(enumerate(items, start=1), "rows")
     snapshot = freeze(store, examples, name="questions", source="rows")
-    return [
-        _experiment(store, place, snapshot, [one.example_id for one in examples]) for place in range(CANDIDATES + 1)
-    ]
+    ids = [one.example_id for one in examples]
+    return [_experiment(store, place, snapshot, ids) for place in range(size.candidates + 1)]
 
 
 def _experiment(store: Store, place: int, snapshot: str, examples: list[str]) -> str:
@@ -155,14 +172,14 @@ def fetched(address: str) -> tuple[float, int]:
     return 1000 * (time.perf_counter() - began), size
 
 
-def measure_server(address: str, pages: dict[str, str]) -> None:
+def measure_server(address: str, pages: dict[str, str], times: int) -> None:
     first, _ = fetched(address)
     print(f"{'the first time, with the statistics':<44} {first:7.0f} ms")
     for name, query in pages.items():
-        times, sizes = zip(*(fetched(address + query) for _ in range(TIMES)), strict=True)
-        worst = max(times[1:])
+        taken, sizes = zip(*(fetched(address + query) for _ in range(times)), strict=True)
+        worst = max(taken[1:])
         verdict = "ok" if worst <= WANTED_MS else f"MORE THAN {WANTED_MS}"
-        print(f"{name:<44} {median(times):7.0f} ms   slowest {worst:5.0f} ms   {sizes[0] / 1000:5.0f} kB  {verdict}")
+        print(f"{name:<44} {median(taken):7.0f} ms   slowest {worst:5.0f} ms   {sizes[0] / 1000:5.0f} kB  {verdict}")
 
 
 async def painted(address: str) -> float:
@@ -204,19 +221,19 @@ async def _called(socket: Any, number: int, method: str, **parameters: Any) -> A
     return said["result"]
 
 
-def measure_paint(address: str) -> None:
+def measure_paint(address: str, times: int) -> None:
     if shutil.which("chromium") is None:
         print("no chromium: not painted")
         return
-    times = [asyncio.run(painted(address)) for _ in range(3)]
-    verdict = "ok" if median(times) <= WANTED_PAINT_MS else f"MORE THAN {WANTED_PAINT_MS}"
+    taken = [asyncio.run(painted(address)) for _ in range(times)]
+    verdict = "ok" if median(taken) <= WANTED_PAINT_MS else f"MORE THAN {WANTED_PAINT_MS}"
     what = "first paint with content, in Chromium"
-    print(f"{what:<44} {median(times):7.0f} ms   slowest {max(times):5.0f} ms  {verdict}")
+    print(f"{what:<44} {median(taken):7.0f} ms   slowest {max(taken):5.0f} ms  {verdict}")
 
 
-def measure(root: Path) -> None:
-    baseline, *candidates = fill(Store(root))
-    print(f"{EXAMPLES:,} examples, {CANDIDATES} candidates, {len(METRICS)} metrics; medians of {TIMES}")
+def measure(root: Path, size: Size) -> None:
+    baseline, *candidates = fill(Store(root), size)
+    print(f"{size.examples:,} examples, {size.candidates} candidates, {len(METRICS)} metrics; medians of {size.times}")
     query = f"compare?baseline={baseline}" + "".join(f"&candidate={one}" for one in candidates)
     with served(root) as server:
         address = f"{server.rstrip('/')}/{query}"
@@ -227,12 +244,22 @@ def measure(root: Path) -> None:
                 "first page, with word differences": "&words=1",
                 "one metric, regressed": "&metric=helpful&change=regressed",
                 "search": "&q=refund",
-                "last page, by position": "&sort=position&page=40",
+                "last page, by position": f"&sort=position&page={-(-size.examples // IN_PAGE)}",
             },
+            size.times,
         )
-        measure_paint(address)
+        measure_paint(address, size.paints)
+
+
+def parse_arguments() -> Namespace:
+    return new_parser("compare_page", __doc__).parse_args()
+
+
+def main() -> None:
+    size = SMALLEST if parse_arguments().smallest else Size()
+    with tempfile.TemporaryDirectory() as folder:
+        measure(Path(folder) / "store", size)
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:
-        measure(Path(folder) / "store")
+    main()

@@ -13,10 +13,12 @@ import os
 import subprocess
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from benchmarks.arguments import new_parser
 from evalflows.analysis.differences import MetricReader, verdicts_on
 from evalflows.engine.answer import answer_rounds, pending_runs
 from evalflows.engine.chunks import rounds_of
@@ -29,6 +31,9 @@ from evalflows.tasks.snapshot import check_and_freeze
 from evalflows.tasks.start_experiments import start_experiments
 
 SECONDS, SLOWER, WANTED = 0.2, 1.2, 0.07
+SMALLEST = 1, 4
+"""Runs and examples."""
+
 HTTP = {"kind": "http", "answer": "choices.0.message.content"}
 CHAT = {"kind": "chat", "connection": "own"}
 
@@ -110,8 +115,16 @@ def rate(
                 )
 
 
+def parse_arguments() -> Namespace:
+    parser = new_parser("connections", __doc__)
+    parser.add_argument("runs", nargs="?", type=int, default=200)
+    parser.add_argument("examples", nargs="?", type=int, default=60)
+    return parser.parse_args()
+
+
 def main() -> None:
-    runs, n = (int(text) for text in (sys.argv[1:] + ["200", "60"][len(sys.argv) - 1 :])[:2])
+    arguments = parse_arguments()
+    runs, n = SMALLEST if arguments.smallest else (arguments.runs, arguments.examples)
     with tempfile.TemporaryDirectory(prefix="evalflows-bench-") as folder:
         os.environ |= {"EVALFLOWS_STORE": f"{folder}/store", "EVALFLOWS_SPOOL": f"{folder}/spool"}
         for slower, repeats in ((SLOWER, max(1, runs // 5)), (1.0, runs)):

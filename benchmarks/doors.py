@@ -12,17 +12,20 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import chdir
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import duckdb
 from starlette.testclient import TestClient
 
+from benchmarks.arguments import new_parser
 from benchmarks.own_server import own_server
-from benchmarks.real_size import LARGE, SMALL, Made, make
+from benchmarks.real_size import LARGE, SMALL, TARGETS, Made, make
 from evalflows import (
     BatchEvaluationResult,
     ComparativeResult,
@@ -44,6 +47,9 @@ Door = Callable[[], object]
 
 WHERE = "inputs->>'question' like '%river%'"
 SQL = "select metric, target, count(*), avg(value), max(length(outputs::varchar)) from item_scores group by all"
+
+SMALLEST = (SMALL,), 1
+"""Examples of each store, and how many doors of each kind are asked."""
 
 MAKE_THE_STORE = "makes the store"
 NOT_ASKED = {
@@ -271,8 +277,9 @@ def second(door: Door) -> float:
     return seconds(door)
 
 
-def measured(folder: Path) -> dict[str, dict[str, float]]:
-    """Return the seconds of all doors of a store, by kind and name. The store is copied before."""
+def measured(folder: Path, most: int | None) -> dict[str, dict[str, float]]:
+    """Return the seconds of the doors of a store, by kind and name, or of the first of each kind. The store is copied
+    before."""
     with tempfile.TemporaryDirectory(prefix="evalflows-doors-") as name:
         copy = Path(shutil.copytree(folder, Path(name) / "copy"))
         os.environ["EVALFLOWS_STORE"] = str(copy / "store")
@@ -284,27 +291,41 @@ def measured(folder: Path) -> dict[str, dict[str, float]]:
             "Python": results(made, copy),
         }
         with chdir(copy):
-            asked = {kind: {name: second(door) for name, door in doors.items()} for kind, doors in inside.items()}
+            asked = {
+                kind: {name: second(door) for name, door in islice(doors.items(), most)}
+                for kind, doors in inside.items()
+            }
         given = commands(made, copy)
-        run(copy, *given["robustness"])  # starts Prefect's server
-        return {"commands": {name: seconds(partial(run, copy, *one)) for name, one in given.items()}, **asked}
+        if most is None:
+            run(copy, *given["robustness"])  # starts Prefect's server
+        timed = {name: seconds(partial(run, copy, *one)) for name, one in islice(given.items(), most)}
+        return {"commands": timed, **asked}
+
+
+def parse_arguments() -> Namespace:
+    parser = new_parser("doors", __doc__)
+    parser.add_argument("folder", nargs="?", type=Path, help="where stores are kept")
+    return parser.parse_args()
 
 
 def main() -> None:
+    arguments = parse_arguments()
+    sizes, most = SMALLEST if arguments.smallest else ((SMALL, LARGE), None)
     with own_server() as temporary:
-        kept = Path(sys.argv[1]) if len(sys.argv) > 1 else temporary
+        kept = (arguments.folder or temporary).absolute()
         figures = []
-        for examples in (SMALL, LARGE):
+        for examples in sizes:
             folder = kept / f"store-of-{examples}"
             if not folder.exists():
                 folder.mkdir(parents=True)
                 began = time.perf_counter()
                 make(folder, examples, partial(run, folder))
                 print(f"{examples} examples: made in {time.perf_counter() - began:.0f} s", file=sys.stderr)
-            figures.append(measured(folder))
-        small, large = figures
+            figures.append(measured(folder, most))
+        small, large = figures[0], figures[-1]
         for kind, doors in small.items():
-            print(f"\n| {kind} | {SMALL * 5} answers | {LARGE * 5:,} answers | ratio |\n|---|---|---|---|")
+            print(f"\n| {kind} | {sizes[0] * TARGETS} answers | {sizes[-1] * TARGETS:,} answers | ratio |")
+            print("|---|---|---|---|")
             for name, least in doors.items():
                 print(f"| {name} | {least:.2f} s | {large[kind][name]:.2f} s | {large[kind][name] / least:.1f} |")
 

@@ -6,7 +6,9 @@ some marts are read before that, too, from a file for each experiment. Wanted: a
 
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
@@ -16,6 +18,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.arguments import new_parser
 from evalflows.store import packing
 from evalflows.store.records import dependent_id, derived_id, to_json
 from evalflows.store.schemas import TABLES, schema_of
@@ -24,7 +27,7 @@ from evalflows.store.sql import connect
 from evalflows.store.store import Store
 from evalflows.store.views import is_mart, view_files
 
-EXPERIMENTS, EXAMPLES, LINES, WARM_UP, TIMES, WANTED_MS = 500, 1000, 5, 1, 5, 300
+LINES, WANTED_MS = 5, 300
 METRICS = ("exact_match", "helpful")
 NEW = (
     *("experiment_pairs", "changes", "metric_history", "cost_and_latency", "failures", "judge_health"),
@@ -33,6 +36,20 @@ NEW = (
 """Marts that are also read whole."""
 BEFORE = ("item_scores", "results", "failures", "metric_summary")
 """Marts that are also read before the store is packed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much is in the store, and how often and how many marts are read."""
+
+    experiments: int = 500
+    examples: int = 1000
+    warm_up: int = 1
+    times: int = 5
+    marts: int | None = None
+
+
+SMALLEST = Size(experiments=10, examples=10, warm_up=0, times=1, marts=2)
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -49,7 +66,7 @@ def column_table(table: str, columns: dict[str, Any], rows: int) -> pa.Table:
     return pa.table([full.get(f.name, pa.nulls(rows)).cast(f.type) for f in schema], schema=schema)
 
 
-def experiment(number: int, snapshot: str) -> tuple[str, pa.Table]:
+def experiment(number: int, snapshot: str, n_examples: int) -> tuple[str, pa.Table]:
     """Return an experiment's id and row: LINES systems in turn, each with a new version every ten times."""
     at = START + timedelta(hours=number)
     identity, system = dependent_id("exp", at, str(number)), number % LINES
@@ -59,7 +76,7 @@ def experiment(number: int, snapshot: str) -> tuple[str, pa.Table]:
         "name": f"system-{system}",
         "dataset_name": "items",
         "snapshot_id": snapshot,
-        "n_examples": EXAMPLES,
+        "n_examples": n_examples,
         "repetitions": 1,
         "chunk_size": 100,
         "target": f"system-{system}",
@@ -73,7 +90,7 @@ def experiment(number: int, snapshot: str) -> tuple[str, pa.Table]:
         "ended_at": at,
         "recorded_at": at,
         "cost_usd": 1.0,
-        "calls": EXAMPLES,
+        "calls": n_examples,
         "tags": [[]],
     }
     return identity, column_table("experiments", columns, 1)
@@ -131,16 +148,16 @@ def scores(identity: str, examples: list[str], runs: list[str], hard: Any) -> pa
     return column_table("judgements", columns, count)
 
 
-def fill(store: Store, experiments: int) -> tuple[str, str]:
+def fill(store: Store, size: Size) -> tuple[str, str]:
     """Write the experiments as finished runs leave them; return the ids of the last one, and of the one before it."""
     items = [
-        {"id": f"q{i}", "inputs": {"question": f"question {i}"}, "outputs": {"answer": i}} for i in range(EXAMPLES)
+        {"id": f"q{i}", "inputs": {"question": f"question {i}"}, "outputs": {"answer": i}} for i in range(size.examples)
     ]
     rows = to_examples(enumerate(items, start=1), "rows")
     snapshot, examples = freeze(store, rows, name="items", source="rows"), [row.example_id for row in rows]
-    hard, owners = rng.random(EXAMPLES), []
-    for number in range(experiments):
-        identity, row = experiment(number, snapshot)
+    hard, owners = rng.random(size.examples), []
+    for number in range(size.experiments):
+        identity, row = experiment(number, snapshot, size.examples)
         runs = [derived_id(identity, example) for example in examples]
         owners.append(identity)
         store.publish("experiments", identity, row)
@@ -155,10 +172,10 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def warm_ms(catalog: duckdb.DuckDBPyConnection, query: str) -> float:
-    """The median of the query's times, all of its rows fetched as Arrow, after WARM_UP times."""
-    times = [seconds(lambda: catalog.sql(query).to_arrow_table()) for _ in range(WARM_UP + TIMES)]
-    return 1000 * median(times[WARM_UP:])
+def warm_ms(catalog: duckdb.DuckDBPyConnection, query: str, size: Size) -> float:
+    """Return the median of the query's times, all of its rows fetched as Arrow, after those that warm it up."""
+    times = [seconds(lambda: catalog.sql(query).to_arrow_table()) for _ in range(size.warm_up + size.times)]
+    return 1000 * median(times[size.warm_up :])
 
 
 def part_of(mart: str, identity: str, before: str) -> tuple[str, str]:
@@ -177,30 +194,45 @@ def show(what: str, ms: float) -> None:
     print(f"{what:<58} {ms:8.0f} ms   {'ok' if ms <= WANTED_MS else f'MORE THAN {WANTED_MS}'}", flush=True)
 
 
-def measure(root: Path) -> None:
+def measure(root: Path, size: Size) -> None:
     store = Store(root)
-    identity, before = fill(store, EXPERIMENTS)
-    print(f"{EXPERIMENTS} experiments x {EXAMPLES} examples x {len(METRICS)} metrics; medians of {TIMES} warm queries")
+    identity, before = fill(store, size)
+    filled = f"{size.experiments} experiments x {size.examples} examples x {len(METRICS)} metrics"
+    print(f"{filled}; medians of {size.times} warm queries")
     print("each experiment in files of its own:")
-    measure_marts(root, BEFORE, identity, before)
+    measure_marts(root, BEFORE[: size.marts], identity, before, size)
     packing.SETTLED_S = 0.0  # the files were written just now
     print(f"packed, which took {seconds(lambda: packing.pack(store)):.1f} s:")
-    measure_marts(root, [path.stem for path in view_files() if is_mart(path)], identity, before)
+    marts = [path.stem for path in view_files() if is_mart(path)]
+    measure_marts(root, marts[: size.marts], identity, before, size)
 
 
-def measure_marts(root: Path, marts: Sequence[str], identity: str, before: str) -> None:
+def measure_marts(root: Path, marts: Sequence[str], identity: str, before: str, size: Size) -> None:
     with connect(root) as catalog:
-        show("changes_between, one pair", warm_ms(catalog, f"from changes_between('{identity}', '{before}')"))
+
+        def show_query(what: str, query: str) -> None:
+            show(what, warm_ms(catalog, query, size))
+
+        show_query("changes_between, one pair", f"from changes_between('{identity}', '{before}')")
         for mart in marts:
             columns = {name for name, *_ in catalog.execute(f"describe {mart}").fetchall()}
             name, condition = part_of(mart, identity, before)
             if condition.partition(" ")[0] in columns:
-                show(f"{mart}, {name}", warm_ms(catalog, f"from {mart} where {condition}"))
-            show(f"{mart}, count(*)", warm_ms(catalog, f"select count(*) from {mart}"))
+                show_query(f"{mart}, {name}", f"from {mart} where {condition}")
+            show_query(f"{mart}, count(*)", f"select count(*) from {mart}")
             if mart in NEW:
-                show(f"{mart}, all rows", warm_ms(catalog, f"from {mart}"))
+                show_query(f"{mart}, all rows", f"from {mart}")
+
+
+def parse_arguments() -> Namespace:
+    return new_parser("marts", __doc__).parse_args()
+
+
+def main() -> None:
+    size = SMALLEST if parse_arguments().smallest else Size()
+    with tempfile.TemporaryDirectory(prefix="evalflows-bench-") as folder:
+        measure(Path(folder) / "store", size)
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory(prefix="evalflows-bench-") as folder:
-        measure(Path(folder) / "store")
+    main()

@@ -9,6 +9,7 @@ import asyncio
 import random
 import sys
 import time
+from argparse import Namespace
 from dataclasses import dataclass
 from itertools import count
 from tempfile import TemporaryDirectory
@@ -16,6 +17,7 @@ from tempfile import TemporaryDirectory
 sys.path.append("tests/support")
 from endpoint import Endpoint, serving
 
+from benchmarks.arguments import new_parser
 from evalflows.llm import loop
 from evalflows.llm.connect import completer
 from evalflows.llm.ledger import Ledger
@@ -24,7 +26,9 @@ from evalflows.specs.errors import CallError
 from evalflows.specs.protocols import Complete
 from evalflows.store.store import Store
 
-SECONDS, CAPS, LATENCY_S, ASKING, SETTLED_S, SAMPLE_S = 60.0, (20, 10, 30), 0.2, 250, 5.0, 0.02
+SECONDS, SETTLED_S, CAPS, LATENCY_S, ASKING, SAMPLE_S = 60.0, 5.0, (20, 10, 30), 0.2, 250, 0.02
+SMALLEST = 3.0, 0.2
+"""Seconds, and those until the limiter should have settled."""
 
 
 @dataclass
@@ -52,17 +56,17 @@ async def ask_forever(complete: Complete, numbers: "count[int]") -> None:
             continue  # refused as often as it may be
 
 
-async def follow(endpoint: Endpoint, complete: Complete) -> list[Phase]:
+async def follow(endpoint: Endpoint, complete: Complete, seconds: float, settled_s: float) -> list[Phase]:
     """Move the limit at moments that nobody is told, and watch."""
-    moves = sorted(random.uniform(0.2, 0.8) * SECONDS for _ in CAPS[1:])
-    while moves[1] - moves[0] < 2 * SETTLED_S:
-        moves = sorted(random.uniform(0.2, 0.8) * SECONDS for _ in CAPS[1:])
+    moves = sorted(random.uniform(0.2, 0.8) * seconds for _ in CAPS[1:])
+    while moves[1] - moves[0] < 2 * settled_s:
+        moves = sorted(random.uniform(0.2, 0.8) * seconds for _ in CAPS[1:])
     numbers, phases = count(), []
     tasks = [asyncio.ensure_future(ask_forever(complete, numbers)) for _ in range(ASKING)]
-    for cap, start, end in zip(CAPS, (0.0, *moves), (*moves, SECONDS), strict=True):
+    for cap, start, end in zip(CAPS, (0.0, *moves), (*moves, seconds), strict=True):
         endpoint.cap = cap
-        await asyncio.sleep(SETTLED_S)
-        phases.append(await watch(endpoint, Phase(cap), end - start - SETTLED_S))
+        await asyncio.sleep(settled_s)
+        phases.append(await watch(endpoint, Phase(cap), end - start - settled_s))
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -81,14 +85,19 @@ async def watch(endpoint: Endpoint, phase: Phase, seconds: float) -> Phase:
     return phase
 
 
+def parse_arguments() -> Namespace:
+    return new_parser("moving_cap", __doc__).parse_args()
+
+
 def main() -> None:
+    sizes = SMALLEST if parse_arguments().smallest else (SECONDS, SETTLED_S)
     with TemporaryDirectory() as folder, serving(Endpoint(LATENCY_S)) as endpoint:
         connection = EndpointConnection(base_url=endpoint.base_url, model="mock", max_in_flight=200, attempts=10)
         complete = completer("moving", connection, Ledger(Store(folder), "bench"))
         for headers in ({}, {"retry-after": "1"}):
             endpoint.refusal_headers = headers
             print(f"refused with {headers or 'no word on when to come back'}")
-            for phase in loop.run(follow(endpoint, complete)):
+            for phase in loop.run(follow(endpoint, complete, *sizes)):
                 print(f"  {phase}", flush=True)
 
 

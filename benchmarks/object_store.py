@@ -9,6 +9,7 @@ import shutil
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -16,17 +17,18 @@ from statistics import median
 sys.path.append("tests/support")
 from s3_server import BUCKET, s3_server
 
+from benchmarks.arguments import new_parser
 from evalflows.store.records import JudgementRow
 from evalflows.store.store import Store
 
-FILES, ROWS, TIMES = 300, 50, 5
+FILES, SMALLEST, ROWS, TIMES = 300, 3, 50, 5
 QUERY = "select count(*), avg(value) from staging.scores"
 
 
-def fill(store: Store) -> float:
-    """Seal the scores of FILES experiments. Return the seconds that this takes."""
+def fill(store: Store, files: int) -> float:
+    """Seal the scores of so many experiments. Return the seconds that this takes."""
     begun = time.perf_counter()
-    for number in range(FILES):
+    for number in range(files):
         owner = f"exp-{number}"
         rows = [
             JudgementRow(
@@ -52,16 +54,21 @@ def seconds(query: Callable[[], object]) -> float:
     return time.perf_counter() - begun
 
 
+def parse_arguments() -> Namespace:
+    return new_parser("object_store", __doc__).parse_args()
+
+
 def main() -> None:
+    files = SMALLEST if parse_arguments().smallest else FILES
     with tempfile.TemporaryDirectory() as name, s3_server(Path(name) / "server") as server:
         os.environ.update(server.environment | {"EVALFLOWS_HOME": f"{name}/home"})
         in_folder, on_s3 = Store(Path(name) / "folder"), Store(f"s3://{BUCKET}/benchmark")
-        filled = fill(in_folder), fill(on_s3)
+        filled = fill(in_folder, files), fill(on_s3, files)
         results = in_folder.query(QUERY), on_s3.query(QUERY)
         assert results[0] == results[1], results
         shutil.rmtree(on_s3.filesystem.mirror.folder)
         first = seconds(lambda: on_s3.query(QUERY))
-        print(f"{FILES} sealed files of {ROWS} rows, seconds; SeaweedFS on this machine")
+        print(f"{files} sealed files of {ROWS} rows, seconds; SeaweedFS on this machine")
         folder = median(seconds(lambda: in_folder.query(QUERY)) for _ in range(TIMES))
         following = median(seconds(lambda: on_s3.query(QUERY)) for _ in range(TIMES))
         rows = (("writing", *filled), ("first query", folder, first), ("next queries", folder, following))

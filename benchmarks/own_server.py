@@ -1,6 +1,7 @@
 """A store and a Prefect server of a benchmark's own, which end with it."""
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,4 +18,6 @@ def own_server() -> Iterator[Path]:
         try:
             yield Path(name)
         finally:
+            if handlers := sys.modules.get("prefect.logging.handlers"):  # else it would try to send for half a minute
+                handlers.APILogHandler().flush()
             stop()

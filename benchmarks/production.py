@@ -11,17 +11,21 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from benchmarks.arguments import new_parser
+from benchmarks.own_server import own_server
 from evalflows.store import Store, connect
 from evalflows.store.observations import day_of, split_attributes, write_observations
 from evalflows.store.trace_records import ObservationRow
 
 DAYS, A_DAY, AT_ONCE = 30, 3_300, 100_000
+SMALLEST = 2, 50
+"""Days, and traces a day. Nothing is judged at once."""
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 JUDGES = """
@@ -113,12 +117,12 @@ class Starts:
         self._process.communicate()
 
 
-def month(seed: int, folder: Path) -> str:
-    """Thirty days of one seed: what was judged, and the memory of the process that did."""
+def month(seed: int, folder: Path, days: int, a_day: int) -> str:
+    """The days of one seed: what was judged, and the memory of the process that did."""
     draw, store, late = random.Random(seed), Store(folder / "store"), list[ObservationRow]()
     starts = Starts(folder)
-    for day in range(DAYS):
-        rows = list(made(draw, range(day * A_DAY, (day + 1) * A_DAY), BEGAN + timedelta(days=day)))
+    for day in range(days):
+        rows = list(made(draw, range(day * a_day, (day + 1) * a_day), BEGAN + timedelta(days=day)))
         held = [row for row in rows if row.parent_id and draw.random() < 0.01]
         kept = {id(row) for row in held}
         twice = [row for row in rows if draw.random() < 0.01]
@@ -161,21 +165,42 @@ def bare(folder: Path) -> float:
     return float(done.stdout)
 
 
-def main(seeds: int) -> None:
+def measure_months(folder: Path, seeds: int, days: int, a_day: int) -> None:
     for seed in range(seeds):
-        with tempfile.TemporaryDirectory() as name:
-            (Path(name) / "judges.py").write_text(JUDGES)
-            began = time.perf_counter()
-            print(f"seed {seed}: {month(seed, Path(name))}, {time.perf_counter() - began:.0f} s", flush=True)
-    found = {}
-    for count in (AT_ONCE // 10, AT_ONCE):
-        with tempfile.TemporaryDirectory() as name:
-            (Path(name) / "judges.py").write_text(JUDGES)
-            found[count] = (*at_once(count, Path(name)), bare(Path(name)))
-    (_, few, _), (seconds, many, loop) = found[AT_ONCE // 10], found[AT_ONCE]
-    print(f"memory of {AT_ONCE} traces over that of {AT_ONCE // 10}: {many / few:.2f}")
-    print(f"{AT_ONCE / seconds:.0f} traces per second; a bare loop takes {loop / seconds:.3f} of the time")
+        began = time.perf_counter()
+        judged_month = month(seed, with_judges(folder / f"seed-{seed}"), days, a_day)
+        print(f"seed {seed}: {judged_month}, {time.perf_counter() - began:.0f} s", flush=True)
+
+
+def measure_at_once(folder: Path) -> None:
+    few, many = (with_judges(folder / name) for name in ("few", "many"))
+    (_, megabytes_of_few), (seconds, megabytes) = at_once(AT_ONCE // 10, few), at_once(AT_ONCE, many)
+    print(f"memory of {AT_ONCE} traces over that of {AT_ONCE // 10}: {megabytes / megabytes_of_few:.2f}")
+    print(f"{AT_ONCE / seconds:.0f} traces per second; a bare loop takes {bare(many) / seconds:.3f} of the time")
+
+
+def with_judges(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "judges.py").write_text(JUDGES)
+    return folder
+
+
+def parse_arguments() -> Namespace:
+    parser = new_parser("production", __doc__)
+    parser.add_argument("seeds", nargs="?", type=int, default=3)
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    with own_server() as folder:
+        if arguments.smallest:
+            measure_months(folder, 1, *SMALLEST)
+            print(f"a bare loop takes {bare(folder / 'seed-0'):.3f} s")
+        else:
+            measure_months(folder, arguments.seeds, DAYS, A_DAY)
+            measure_at_once(folder)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
+    main()

@@ -1,8 +1,9 @@
 """The receiver on one core: spans per second, memory, and what is lost when it is killed.
 
-Run from the repository's root: `python -m benchmarks.receiver`. Both the receiver and the baseline, an application on
-starlette and uvicorn that parses each request and stores nothing, run on one core, and the same clients on another.
-Ours counts a span when it is in the store. Goals: 5,000 spans a second, and as much memory for ten times as many spans.
+Run from the repository's root: `python -m benchmarks.receiver [speed] [memory] [kills]`. Both the receiver and the
+baseline, an application on starlette and uvicorn that parses each request and stores nothing, run on one core, and the
+same clients on another. Ours counts a span when it is in the store. Goals: 5,000 spans a second, and as much memory for
+ten times as many spans.
 """
 
 import json
@@ -12,16 +13,32 @@ import subprocess
 import sys
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.request import urlopen
 
 sys.path.append("tests/support")
 from receiving import Batches, Load, kill_repeatedly, receiving
 
-SPANS, FEW, PER_REQUEST, PAIRS, WANTED, KILLS = 100_000, 50_000, 512, 3, 5_000, 20
+from benchmarks.arguments import new_parser
+
+PER_REQUEST, WANTED = 512, 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """The spans and pairs of the measure of speed, how often it is killed, and the spans of the measure of memory."""
+
+    spans: int = 100_000
+    pairs: int = 3
+    few: int = 50_000
+    kills: int = 20
+
+
+SMALLEST = Size(spans=1024, pairs=1, few=512, kills=1)
 
 BASELINE = """
 import socket, uvicorn
@@ -84,13 +101,14 @@ def pending(url: str) -> int:
         return int(json.load(answer)["pending_bytes"])
 
 
-def speed(folder: Path) -> None:
+def speed(folder: Path, size: Size) -> None:
     batches = Batches(PER_REQUEST)
-    print(f"{SPANS:,} spans of {len(batches.body) // PER_REQUEST:,} bytes, {PER_REQUEST} per request; spans per second")
+    span_bytes = len(batches.body) // PER_REQUEST
+    print(f"{size.spans:,} spans of {span_bytes:,} bytes, {PER_REQUEST} per request; spans per second")
     print("pair   baseline   answered   stored   baseline / stored   against 5,000   memory")
-    for number in range(PAIRS):
-        bare = rate_of_baseline(batches, SPANS)
-        answered, stored, peak = ours(batches, SPANS, folder / f"speed{number}")
+    for number in range(size.pairs):
+        bare = rate_of_baseline(batches, size.spans)
+        answered, stored, peak = ours(batches, size.spans, folder / f"speed{number}")
         print(
             f"{number + 1}   {bare:11,.0f} {answered:10,.0f} {stored:8,.0f} {bare / stored:19.2f} "
             f"{stored / WANTED:15.2f} {peak:8.0f} MB",
@@ -98,20 +116,35 @@ def speed(folder: Path) -> None:
         )
 
 
-def memory(folder: Path) -> None:
+def memory(folder: Path, size: Size) -> None:
     batches = Batches(PER_REQUEST)
-    few, many = (ours(batches, n, folder / f"memory{n}")[2] for n in (FEW, 10 * FEW))
-    print(f"memory: {few:.0f} MB for {FEW:,} spans, {many:.0f} MB for {10 * FEW:,}: ratio {many / few:.2f}")
+    few, many = (ours(batches, n, folder / f"memory{n}")[2] for n in (size.few, 10 * size.few))
+    print(f"memory: {few:.0f} MB for {size.few:,} spans, {many:.0f} MB for {10 * size.few:,}: ratio {many / few:.2f}")
 
 
-def kills(folder: Path) -> None:
+def kills(folder: Path, size: Size) -> None:
     draw = random.Random(9)
-    kept = kill_repeatedly(folder / "killed", KILLS, Load(Batches(64)), [draw.uniform(0.3, 2.0) for _ in range(KILLS)])
-    print(f"kill -9, {KILLS} times: " + ", ".join(f"{name} {value:,}" for name, value in asdict(kept).items()))
+    seconds = [draw.uniform(0.3, 2.0) for _ in range(size.kills)]
+    kept = kill_repeatedly(folder / "killed", size.kills, Load(Batches(64)), seconds)
+    print(f"kill -9, {size.kills} times: " + ", ".join(f"{name} {value:,}" for name, value in asdict(kept).items()))
+
+
+MEASURES = {"speed": speed, "memory": memory, "kills": kills}
+
+
+def parse_arguments() -> Namespace:
+    parser = new_parser("receiver", __doc__)
+    parser.add_argument("measures", nargs="*", choices=[*MEASURES, []], metavar="MEASURE", help=", ".join(MEASURES))
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    os.sched_setaffinity(0, {1})
+    with tempfile.TemporaryDirectory(prefix="evalflows-bench-") as name:
+        for measure in arguments.measures or (["speed", "kills"] if arguments.smallest else MEASURES):
+            MEASURES[measure](Path(name), SMALLEST if arguments.smallest else Size())
 
 
 if __name__ == "__main__":
-    os.sched_setaffinity(0, {1})
-    with tempfile.TemporaryDirectory(prefix="evalflows-bench-") as name:
-        for measure in (speed, memory, kills) if len(sys.argv) == 1 else (globals()[word] for word in sys.argv[1:]):
-            measure(Path(name))
+    main()

@@ -1,8 +1,9 @@
 """Whole runs on recorded answers: how often the table, a gate, the diff and a comparison find a difference.
 
-Run from the repository's root: `python -m benchmarks.recorded [RUNS]`; 400 take about an hour. In each run two
-systems have answered 80 examples: `right` is yes or no, with 70 % of yes, and `grade` is from 1 to 5; a pairwise
-evaluator prefers one answer of each pair. The systems are identical, or the candidate is planted as better or worse.
+Run from the repository's root: `python -m benchmarks.recorded [RUNS] [FIRST_SEED]`; 400 take about an hour. In each
+run two systems have answered 80 examples: `right` is yes or no, with 70 % of yes, and `grade` is from 1 to 5; a
+pairwise evaluator prefers one answer of each pair. The systems are identical, or the candidate is planted as better or
+worse.
 Everything is the product's: spec, flow, store, verdicts, decisions; only Prefect is left out. Verdicts are those
 shown, after adjustment. Among identical systems, 5 % of the families of verdicts may have one, and 2.5 % of the rules
 may be decided: superiority met, or non-inferiority broken.
@@ -11,6 +12,7 @@ may be decided: superiority met, or non-inferiority broken.
 import os
 import sys
 import tempfile
+from argparse import Namespace
 from collections import Counter
 from contextlib import redirect_stderr
 from io import StringIO
@@ -23,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from plain_flows import plain_flows
 
+from benchmarks.arguments import new_parser
 from evalflows.flows.run_experiment import run_experiment
 from evalflows.reports.diff import diff_of
 from evalflows.specs.experiment import ExperimentSpec
@@ -32,6 +35,7 @@ from evalflows.store.store import Store
 N = 80
 WORLDS = {"identical": 0.0, "candidate better": 0.2, "candidate worse": -0.2}
 """The candidate's share of yes, mean grade over 4, and share of pairs won (twice), minus those of the baseline."""
+SMALLEST = {"candidate worse": WORLDS["candidate worse"]}
 
 
 def right(outputs: dict[str, Any]) -> bool:
@@ -108,14 +112,22 @@ def found(seed: int, effect: float) -> set[str]:
     }
 
 
+def parse_arguments() -> Namespace:
+    parser = new_parser("recorded", __doc__)
+    parser.add_argument("runs", nargs="?", type=int, default=400)
+    parser.add_argument("first_seed", nargs="?", type=int, default=0)
+    return parser.parse_args()
+
+
 def main() -> None:
-    runs, first_seed = (int(text) for text in (sys.argv[1:] + ["400", "0"][len(sys.argv) - 1 :])[:2])
+    arguments = parse_arguments()
+    runs, worlds = (1, SMALLEST) if arguments.smallest else (arguments.runs, WORLDS)
     with plain_flows():
-        for world, effect in sorted(WORLDS.items(), key=lambda item: item[1] == 0.0):
+        for world, effect in sorted(worlds.items(), key=lambda item: item[1] == 0.0):
             n = runs if effect == 0.0 else max(1, runs // 10)
             counts = Counter[str]()
             for done in range(1, n + 1):
-                counts.update(found(first_seed + done, effect))
+                counts.update(found(arguments.first_seed + done, effect))
                 if done % 40 == 0 or done == n:
                     for what, count in sorted(counts.items()):
                         low, high = wilson_interval(count, done, confidence_level=0.95)

@@ -12,7 +12,8 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
@@ -21,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.arguments import new_parser
 from benchmarks.own_server import own_server
 from evalflows.evaluators import named
 from evalflows.evaluators.score import normalise
@@ -68,6 +70,8 @@ class Case:
     pairs: int
     wanted: Callable[[float, float], tuple[str, bool]]
     """Of the seconds of the bare loop and of ours: a sentence, and whether it is as wanted."""
+    has_first_run: bool = True
+    """Whether a run before the pairs freezes and checks the dataset."""
 
 
 def at_most(factor: float) -> Callable[[float, float], tuple[str, bool]]:
@@ -89,7 +93,11 @@ CASES = (
     Case(title="a rule of 50 microseconds", rows=300_000, rules=SLOW, pairs=1, wanted=at_most(1.3)),
     Case(title="three dear rules", rows=100_000, rules=DEAR, pairs=3, wanted=at_most(3)),
 )
+SMALLEST = (
+    Case(title="all rules", rows=200, rules=CHEAP | SLOW | DEAR, pairs=1, wanted=at_most(3), has_first_run=False),
+)
 MEMORY_ROWS, MEMORY_RATIO, MEMORY_MB = (100_000, 1_000_000), 1.3, 600
+SMALLEST_MEMORY_ROWS = 100, 1_000
 
 
 def write_answers(path: Path, rows: int) -> None:
@@ -167,13 +175,14 @@ def _processor_time() -> float:
     return sum(used.ru_utime + used.ru_stime for used in map(getrusage, (RUSAGE_SELF, RUSAGE_CHILDREN)))
 
 
-def measure(folder: Path, case: Case) -> bool:
+def measure(folder: Path, case: Case) -> None:
     """Print the times of a case, of pairs after one of ours that also freezes and checks the dataset."""
     path = folder / f"answers-{case.rows}.parquet"
     if not path.exists():
         write_answers(path, case.rows)
-        first = timed(lambda: ours(path, case.rules))
-        print(f"  the first run, which freezes and checks the dataset: {first[0]:.1f} s", flush=True)
+        if case.has_first_run:
+            first = timed(lambda: ours(path, case.rules))
+            print(f"  the first run, which freezes and checks the dataset: {first[0]:.1f} s", flush=True)
     pairs = []
     for number in range(case.pairs):
         theirs, their_cpu = timed(lambda: bare(path, folder / "bare.parquet", case.rules))
@@ -184,13 +193,12 @@ def measure(folder: Path, case: Case) -> bool:
     check(folder, case)
     said, is_met = case.wanted(*sorted(pairs, key=lambda pair: pair[1])[len(pairs) // 2])
     print(f"{case.title}, {case.rows:,} answers: {said}  {'ok' if is_met else 'NOT MET'}", flush=True)
-    return is_met
 
 
-def measure_memory(folder: Path) -> bool:
+def measure_memory(folder: Path, sizes: Sequence[int]) -> None:
     """Print the largest memory of runs in processes of their own."""
     peaks = []
-    for rows in MEMORY_ROWS:
+    for rows in sizes:
         write_answers(path := folder / f"memory-{rows}.parquet", rows)
         ran = subprocess.run([sys.executable, "-m", "benchmarks.rules", str(path)], stdout=subprocess.PIPE, check=True)
         peaks.append(int(ran.stdout.split()[-1]))
@@ -198,21 +206,28 @@ def measure_memory(folder: Path) -> bool:
     is_met = peaks[1] <= MEMORY_RATIO * peaks[0] and peaks[1] <= MEMORY_MB
     said = f"ratio {peaks[1] / peaks[0]:.2f}, wanted at most {MEMORY_RATIO} and {MEMORY_MB} MB"
     print(f"memory: {said}  {'ok' if is_met else 'NOT MET'}")
-    return is_met
 
 
-def main(asked: str) -> bool:
-    if asked.endswith(".parquet"):
-        ours(Path(asked), CHEAP)
+def parse_arguments() -> Namespace:
+    parser = new_parser("rules", __doc__)
+    parser.add_argument("what", nargs="?", help="memory, or a file of answers to judge by the cheap rules")
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    logging.disable(logging.INFO)
+    if arguments.what not in (None, "memory"):
+        ours(Path(arguments.what), CHEAP)
         print(getrusage(RUSAGE_SELF).ru_maxrss >> 10)
-        return True
+        return
     with own_server() as folder:
-        if asked == "memory":
-            return measure_memory(folder)
-        met = [measure(folder, case) for case in CASES]
-        return all(met)
+        if arguments.what == "memory":
+            measure_memory(folder, SMALLEST_MEMORY_ROWS if arguments.smallest else MEMORY_ROWS)
+        else:
+            for case in SMALLEST if arguments.smallest else CASES:
+                measure(folder, case)
 
 
 if __name__ == "__main__":
-    logging.disable(logging.INFO)
-    sys.exit(not main(sys.argv[1] if len(sys.argv) > 1 else ""))
+    main()

@@ -5,6 +5,7 @@ Run from the repository's root: `python -m benchmarks.sealed_scores`. Wanted: ra
 
 import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -14,13 +15,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from benchmarks.arguments import new_parser
 from evalflows.store.files import ROWS_PER_GROUP
 from evalflows.store.records import new_id, now
 from evalflows.store.schemas import TABLES, schema_of
 from evalflows.store.sql import connect
 from evalflows.store.store import Store
 
-EXPERIMENTS, ROWS, OPEN_PARTS, WARM_UP, PAIRS, WANTED = 10, 100_000, 20, 3, 25, 1.5
+EXPERIMENTS, ROWS, PAIRS, OPEN_PARTS, WARM_UP, WANTED = 10, 100_000, 25, 20, 3, 1.5
+SMALLEST = 2, 100, 1
+"""Experiments, rows of each, and pairs."""
+
 METRICS = ["exact_match", "contains", "helpful", "concise", "latency"]
 BY_METRIC = "select experiment_id, metric, avg(value), count(value) from {} group by all"
 ONE_EXPERIMENT = "select metric, avg(value), count(value) from {} where experiment_id = '{}' group by all"
@@ -55,7 +60,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def compare(what: str, root: Path, plain: Path, query: str, *values: str) -> None:
+def compare(what: str, root: Path, plain: Path, n_pairs: int, query: str, *values: str) -> None:
     """Ask the store and the file alternately; print both medians and their ratio."""
     views, file = connect(root), duckdb.connect()
     of_views, of_file = query.format("scores", *values), query.format(f"read_parquet('{plain}')", *values)
@@ -64,7 +69,7 @@ def compare(what: str, root: Path, plain: Path, query: str, *values: str) -> Non
     assert kept == wanted, f"{what}: the answers differ"
     pairs = [
         (seconds(lambda: views.execute(of_views).fetchall()), seconds(lambda: file.execute(of_file).fetchall()))
-        for _ in range(WARM_UP + PAIRS)
+        for _ in range(WARM_UP + n_pairs)
     ]
     ours, theirs = (1000 * median(times) for times in zip(*pairs[WARM_UP:], strict=True))
     verdict = "ok" if ours / theirs <= WANTED else f"MORE THAN {WANTED}"
@@ -76,20 +81,29 @@ def publish(root: Path, tables: dict[str, pa.Table]) -> None:
         Store(root).publish("judgements", owner, table)
 
 
-def measure(root: Path, plain: Path) -> None:
-    tables = {owner: scores(owner, ROWS) for owner in (new_id("exp") for _ in range(EXPERIMENTS))}
-    print(f"{EXPERIMENTS} experiments, {EXPERIMENTS * ROWS:,} scores; medians of {PAIRS} pairs after {WARM_UP}")
+def measure(root: Path, plain: Path, experiments: int, rows: int, n_pairs: int) -> None:
+    tables = {owner: scores(owner, rows) for owner in (new_id("exp") for _ in range(experiments))}
+    print(f"{experiments} experiments, {experiments * rows:,} scores; medians of {n_pairs} pairs after {WARM_UP}")
     print(f"set-up: new store {seconds(lambda: Store(root)):.3f} s")
     print(f"set-up: publish all {seconds(lambda: publish(root, tables)):.3f} s")
     pq.write_table(pa.concat_tables(tables.values()), plain, compression="zstd", row_group_size=ROWS_PER_GROUP)
-    print(f"set-up: connect with all views {median(seconds(lambda: connect(root)) for _ in range(PAIRS)):.3f} s")
+    print(f"set-up: connect with all views {median(seconds(lambda: connect(root)) for _ in range(n_pairs)):.3f} s")
     for state in ("sealed", f"sealed, {OPEN_PARTS} open parts"):
-        compare(f"{state}: mean and count by metric", root, plain, BY_METRIC)
-        compare(f"{state}: one experiment", root, plain, ONE_EXPERIMENT, list(tables)[EXPERIMENTS // 2])
+        compare(f"{state}: mean and count by metric", root, plain, n_pairs, BY_METRIC)
+        compare(f"{state}: one experiment", root, plain, n_pairs, ONE_EXPERIMENT, list(tables)[experiments // 2])
         for part in range(OPEN_PARTS):  # a running experiment, for the second round
             Store(root).append("judgements", "running", f"part-{part}", scores("running", len(METRICS)))
 
 
-if __name__ == "__main__":
+def parse_arguments() -> Namespace:
+    return new_parser("sealed_scores", __doc__).parse_args()
+
+
+def main() -> None:
+    size = SMALLEST if parse_arguments().smallest else (EXPERIMENTS, ROWS, PAIRS)
     with tempfile.TemporaryDirectory(prefix="evalflows-bench-") as folder:
-        measure(Path(folder) / "store", Path(folder) / "scores.parquet")
+        measure(Path(folder) / "store", Path(folder) / "scores.parquet", *size)
+
+
+if __name__ == "__main__":
+    main()

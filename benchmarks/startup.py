@@ -1,8 +1,8 @@
 """Benchmark: times of whole processes, as ratios to `python -c "import prefect, pandas"`, and their peak memory.
 
-Run from the repository's root: `python -m benchmarks.startup`. Each figure is the least of five. A Prefect server runs
-already, as in daily use; the store is the kept one of the tests. On a machine with other work, the ratio of CPU times
-says more. The last lines are runs of 2,000 model calls against the tests' endpoint; argument `calls`: only those.
+Run from the repository's root: `python -m benchmarks.startup [calls]`. Each figure is the least of five. A Prefect
+server runs already, as in daily use; the store is the kept one of the tests. On a machine with other work, the ratio of
+CPU times says more. The last lines are runs of 2,000 model calls against the tests' endpoint; with `calls`: only those.
 """
 
 import json
@@ -13,15 +13,21 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Mapping
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.arguments import new_parser
 from benchmarks.calls import endpoint
 
 sys.path.append("tests/support")
 from prefect_server import prefect_server
 
-TIMES, ROWS, CALLS, MEGABYTE = 5, 10, 2_000, 1 << 20
+TIMES, CALLS, ROWS, MEGABYTE = 5, 2_000, 10, 1 << 20
+SMALLEST = 1, 4, ("import evalflows", "evalflows show")
+"""Times, calls, and which processes."""
+
 KEPT = Path("tests/store/kept")
 BASE = ("-c", "import prefect, pandas")
 WANTED = {
@@ -56,13 +62,15 @@ def measured(arguments: tuple[str, ...], folder: Path, environment: Mapping[str,
     return time.perf_counter() - began, usage.ru_utime + usage.ru_stime, peak / MEGABYTE
 
 
-def best(arguments: tuple[str, ...], folder: Path, environment: Mapping[str, str]) -> tuple[float, float, float]:
+def best(
+    arguments: tuple[str, ...], folder: Path, environment: Mapping[str, str], times: int
+) -> tuple[float, float, float]:
     """Return the least of each figure, of several processes."""
-    seconds, cpu, peak = zip(*(measured(arguments, folder, environment) for _ in range(TIMES)), strict=True)
+    seconds, cpu, peak = zip(*(measured(arguments, folder, environment) for _ in range(times)), strict=True)
     return min(seconds), min(cpu), min(peak)
 
 
-def write_files(folder: Path, base_url: str) -> None:
+def write_files(folder: Path, base_url: str, n_calls: int) -> None:
     """Write the store, the spec of the small run, that of the calls, and the README's program."""
     newest = max(KEPT.glob("format_*.zip"), key=lambda path: int(path.stem.partition("_")[2]))
     with zipfile.ZipFile(newest) as archive:
@@ -77,7 +85,7 @@ def write_files(folder: Path, base_url: str) -> None:
     (folder / "small.yaml").write_text(json.dumps(small))
     calls = {
         "name": "calls",
-        "dataset": {"rows": [{"inputs": {"question": f"What is {number} + 1?"}} for number in range(CALLS)]},
+        "dataset": {"rows": [{"inputs": {"question": f"What is {number} + 1?"}} for number in range(n_calls)]},
         "targets": [{"kind": "chat", "connection": "mock"}],
         "connections": {"mock": {"kind": "endpoint", "base_url": base_url, "model": "mock", "max_in_flight": 50}},
         "evaluators": ["json_valid"],
@@ -94,31 +102,51 @@ def _row(number: int) -> dict[str, object]:
     return {"inputs": {"question": f"{number} + 1?"}, "reference_outputs": {"answer": answer}, "metadata": said}
 
 
-def print_startup(folder: Path, environment: Mapping[str, str]) -> None:
-    measured(WANTED["the README's program"][0], folder, environment)  # the first run checks the new dataset
-    measured(WANTED["evalflows run, 10 recorded rows"][0], folder, environment)
-    base = best(BASE, folder, environment)
+def print_startup(folder: Path, environment: Mapping[str, str], times: int, names: Iterable[str]) -> None:
+    for name in ("the README's program", "evalflows run, 10 recorded rows"):
+        if name in names:
+            measured(WANTED[name][0], folder, environment)  # the first run checks the new dataset
+    base = best(BASE, folder, environment, times)
     print(f"{'import prefect, pandas':<34}{base[0]:6.2f} s, CPU {base[1]:.2f} s, {base[2]:.0f} MB", flush=True)
-    for name, (arguments, wanted) in WANTED.items():
-        seconds, cpu, peak = best(arguments, folder, environment)
+    for name in names:
+        arguments, wanted = WANTED[name]
+        seconds, cpu, peak = best(arguments, folder, environment, times)
         ratios = f"ratio {seconds / base[0]:.2f}, of CPU times {cpu / base[1]:.2f} (target: {wanted})"
         print(f"{name:<34}{seconds:6.2f} s, {ratios}, {peak:.0f} MB", flush=True)
 
 
+@contextmanager
+def server_of(folder: Path) -> Iterator[Mapping[str, str]]:
+    """Yield the environment that leads to a Prefect server: a new one, if the environment names none."""
+    if "PREFECT_API_URL" in os.environ:
+        yield {}
+    else:
+        with prefect_server(folder) as environment:
+            yield environment
+
+
+def parse_arguments() -> Namespace:
+    parser = new_parser("startup", __doc__)
+    parser.add_argument("what", nargs="?", choices=["calls"], help="measure only runs of model calls")
+    return parser.parse_args()
+
+
 def main() -> None:
+    arguments = parse_arguments()
+    times, n_calls, names = SMALLEST if arguments.smallest else (TIMES, CALLS, tuple(WANTED))
     with tempfile.TemporaryDirectory() as place, endpoint() as base_url:
         folder = Path(place)
         (folder / "prefect").mkdir()
         own = {"EVALFLOWS_STORE": f"{place}/store", "EVALFLOWS_SPOOL": f"{place}/spool", "PYTHONPATH": str(Path.cwd())}
-        with prefect_server(folder / "prefect") as server:
+        with server_of(folder / "prefect") as server:
             environment = os.environ | server | own
-            write_files(folder, base_url)
-            if sys.argv[1:] != ["calls"]:
-                print_startup(folder, environment)
-            for what in ("new", "known"):
+            write_files(folder, base_url, n_calls)
+            if arguments.what != "calls":
+                print_startup(folder, environment, times, names)
+            for what in ("new",) if arguments.smallest else ("new", "known"):
                 seconds, _, peak = measured(("-m", "evalflows.cli.main", "run", "calls.yaml"), folder, environment)
                 print(
-                    f"{CALLS:,} model calls, {what} dataset: {seconds:.1f} s, {peak:.0f} MB (target: 250)", flush=True
+                    f"{n_calls:,} model calls, {what} dataset: {seconds:.1f} s, {peak:.0f} MB (target: 250)", flush=True
                 )
 
 

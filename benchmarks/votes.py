@@ -12,19 +12,25 @@ import os
 import random
 import subprocess
 import sys
-import tempfile
+from argparse import Namespace
 from itertools import combinations
 from pathlib import Path
 
+from benchmarks.arguments import new_parser
+from benchmarks.own_server import own_server
+
 SYSTEMS, MET, VOTES, PAIRS = 59, 927, 8931, 3
+SMALLEST = 5, 10, 100, 1
+"""Systems, pairs of them that met, votes, and pairs of processes."""
+
 
 OURS = """
 from evalflows import compare
 from evalflows.reports.comparison import comparison_report
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.store import Store
-identity = compare(ComparisonSpec.model_validate({"votes": "votes.jsonl"}))
-assert len(comparison_report(Store(), identity).ranking) == 59
+identity = compare(ComparisonSpec.model_validate(dict(votes="votes.jsonl")))
+assert len(comparison_report(Store(), identity).ranking) == {systems}
 """
 
 THEIRS = """
@@ -44,14 +50,14 @@ print(time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_m
 """
 
 
-def write_votes(path: Path) -> None:
-    """Votes by planted strengths, over MET of all pairs of systems, in drawn orders."""
+def write_votes(path: Path, systems: int, n_met: int, votes: int) -> None:
+    """Votes by planted strengths, over so many of all pairs of systems, in drawn orders."""
     draw = random.Random(59)
-    strengths = {f"system {number:02}": draw.gauss(0, 0.8) for number in range(SYSTEMS)}
-    met = draw.sample(list(combinations(strengths, 2)), MET)
+    strengths = {f"system {number:02}": draw.gauss(0, 0.8) for number in range(systems)}
+    met = draw.sample(list(combinations(strengths, 2)), n_met)
     with path.open("w", encoding="utf-8") as file:
-        for number in range(VOTES):
-            first, second = draw.sample(met[number % MET] if number < MET else draw.choice(met), 2)
+        for number in range(votes):
+            first, second = draw.sample(met[number] if number < n_met else draw.choice(met), 2)
             chance = 1 / (1 + math.exp(strengths[second] - strengths[first]))
             winner = first if draw.random() < chance else second
             file.write(f"{json.dumps({'prompt': number // 3, 'first': first, 'second': second, 'winner': winner})}\n")
@@ -66,15 +72,22 @@ def measured(program: str, folder: Path, store: str) -> tuple[float, float]:
     return seconds, megabytes
 
 
+def parse_arguments() -> Namespace:
+    return new_parser("votes", __doc__).parse_args()
+
+
 def main() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_votes(folder / "votes.jsonl")
-        measured(OURS, folder, str(folder / "first"))  # starts Prefect's server if none is running
+    arguments = parse_arguments()
+    systems, n_met, votes, pairs = SMALLEST if arguments.smallest else (SYSTEMS, MET, VOTES, PAIRS)
+    program = OURS.format(systems=systems)
+    with own_server() as folder:
+        write_votes(folder / "votes.jsonl", systems, n_met, votes)
+        if not arguments.smallest:
+            measured(program, folder, str(folder / "first"))  # starts Prefect's server
         print("pair   choix         evalflows       ratio")
-        for number in range(PAIRS):
+        for number in range(pairs):
             theirs = measured(THEIRS, folder, str(folder / "none"))
-            ours = measured(OURS, folder, str(folder / f"store{number}"))
+            ours = measured(program, folder, str(folder / f"store{number}"))
             sides = "   ".join(f"{seconds:5.2f} s {megabytes:4.0f} MB" for seconds, megabytes in (theirs, ours))
             print(f"{number + 1}   {sides}   {ours[0] / theirs[0]:.2f}")
 

@@ -660,11 +660,7 @@ def served_at(store: Store, help_of: Callable[[str | None], str], path: str) -> 
 
 
 def server(
-    store: Store,
-    help_of: Callable[[str | None], str],
-    allowance: Allowance | None = None,
-    *,
-    runs_code: bool = True,
+    store: Store, help_of: Callable[[str | None], str], allowance: Allowance | None = None, *, runs_code: bool = True
 ) -> "MCPServer[Any]":
     """Return the server of a store.
 

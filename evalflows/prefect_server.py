@@ -739,8 +739,7 @@ def _set_for_all_flows(settings: Mapping[Any, Any]) -> None:
 
     context = prefect.context.GLOBAL_SETTINGS_CONTEXT
     prefect.context.GLOBAL_SETTINGS_CONTEXT = prefect.context.SettingsContext(
-        profile=context.profile,
-        settings=with_changes(context.settings, settings, set_defaults=_derived(settings)),
+        profile=context.profile, settings=with_changes(context.settings, settings, set_defaults=_derived(settings))
     )
 
 

@@ -19,12 +19,7 @@ from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.llm import loop
 from evalflows.specs.metrics import MetricSpec
-from evalflows.store.records import (
-    CheckRow,
-    ComparisonSetRow,
-    ExperimentRow,
-    controls_batch,
-)
+from evalflows.store.records import CheckRow, ComparisonSetRow, ExperimentRow, controls_batch
 from evalflows.store.spool import Spool
 from evalflows.tasks.limits import within_provider_limits
 

@@ -141,11 +141,7 @@ class MetricReader:
     """
 
     def __init__(
-        self,
-        store: Store,
-        *,
-        keeps_values: bool = True,
-        rows: Callable[[str], list[tuple[Any, ...]]] | None = None,
+        self, store: Store, *, keeps_values: bool = True, rows: Callable[[str], list[tuple[Any, ...]]] | None = None
     ) -> None:
         self.store, self._keeps_values, self._rows = store, keeps_values, rows
         self._read: dict[tuple[str, ...], Any] = {}

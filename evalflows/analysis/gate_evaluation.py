@@ -202,9 +202,7 @@ class GateEvaluation:
         if recalibration := self._recalibrated(name, paired):
             higher = paired.scale.higher_is_better
             return DifferenceTest(
-                estimate=recalibration.difference(),
-                higher_is_better=higher,
-                exclusion=self.pair.why_excluded(name),
+                estimate=recalibration.difference(), higher_is_better=higher, exclusion=self.pair.why_excluded(name)
             )
         return self.pair.difference_test(paired, self.gate.non_inferiority.get(name))
 

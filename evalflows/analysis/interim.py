@@ -184,10 +184,7 @@ class RunningEstimate(Estimate):
         if self.bounds is not None and not self.bounds[0] <= 0 <= self.bounds[1]:
             shift = self.bounds[0]  # then the bounds of a cluster sum include 0, whatever its size
         sums = cluster_values(
-            values - shift,
-            names,
-            average_size=self.clusters.average_size,
-            largest_size=self.clusters.largest_size,
+            values - shift, names, average_size=self.clusters.average_size, largest_size=self.clusters.largest_size
         )
         low, high = self.bounds or (0.0, 0.0)
         wider = self.bounds and ((low - shift) * sums.bounds_factor, (high - shift) * sums.bounds_factor)
@@ -209,9 +206,7 @@ def _running_clusters(clusters: Clusters, seen: Places, counted: Mask) -> _Runni
     names = [name if name is not None else f"alone {index}" for index, name in enumerate(clusters)]
     sizes = Counter(names).values()
     return _RunningClusters(
-        names=[names[index] for index in seen[counted]],
-        average_size=len(names) / len(sizes),
-        largest_size=max(sizes),
+        names=[names[index] for index in seen[counted]], average_size=len(names) / len(sizes), largest_size=max(sizes)
     )
 
 

@@ -139,9 +139,7 @@ def by_people(store: Store) -> dict[tuple[str, str], Exclusion]:
     """Return the judges that people's labels reject, by version and metric."""
     return {
         key: Exclusion(
-            judge=check.judge,
-            reason=Reason("judge_rejected_by_people", check.rejection),
-            batch_id=check.batch_id,
+            judge=check.judge, reason=Reason("judge_rejected_by_people", check.rejection), batch_id=check.batch_id
         )
         for key, check in people_checks(store).items()
         if check.rejection is not None

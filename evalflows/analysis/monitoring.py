@@ -818,11 +818,7 @@ class Watching:
         return oldest if first is None else max(oldest, datetime.combine(first, time(tzinfo=UTC)))
 
     def _watch(
-        self,
-        rule: WatchSpec,
-        windows: Sequence[Window],
-        looks: Sequence[WatchedWindowRow],
-        known: Sequence[Incident],
+        self, rule: WatchSpec, windows: Sequence[Window], looks: Sequence[WatchedWindowRow], known: Sequence[Incident]
     ) -> None:
         streams = self._streams(rule, windows, looks, known)
         enough = Counter(
@@ -838,11 +834,7 @@ class Watching:
             self._close_silent(stream)
 
     def _streams(
-        self,
-        rule: WatchSpec,
-        windows: Sequence[Window],
-        looks: Sequence[WatchedWindowRow],
-        known: Sequence[Incident],
+        self, rule: WatchSpec, windows: Sequence[Window], looks: Sequence[WatchedWindowRow], known: Sequence[Incident]
     ) -> Mapping[StreamKey, Stream]:
         """Return the streams of a rule: the slices with the most traces, and those that are in an incident."""
         upcoming: defaultdict[StreamKey, list[Window]] = defaultdict(list)

@@ -39,13 +39,7 @@ if TYPE_CHECKING:
 @CHANGES
 @VERBOSE_RUN
 def backtest(
-    spec: str,
-    name: str | None,
-    is_whole: bool,
-    form: str,
-    changes: tuple[str, ...],
-    verbose: bool,
-    **settings: int,
+    spec: str, name: str | None, is_whole: bool, form: str, changes: tuple[str, ...], verbose: bool, **settings: int
 ) -> None:
     """Backtest the gates of a SPEC file on all past pairs of experiments.
 

@@ -56,10 +56,7 @@ OF_JUDGES = {
 @click.option("--baseline", help="Experiment that the others are compared with. Default: the first.")
 @click.option("--by", multiple=True, help="Win rates per value of a field too, such as metadata.topic. Repeatable.")
 @click.option("--name", help="Name of the comparison.")
-@click.option(
-    "--run-key",
-    help="A later call with the same key continues the comparison, and can add experiments.",
-)
+@click.option("--run-key", help="A later call with the same key continues the comparison, and can add experiments.")
 @CHANGES
 @FRESH
 @with_detail

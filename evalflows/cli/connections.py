@@ -24,10 +24,7 @@ _PREFIXES = {"works": "ok, ", "fails": "", "not_tried": "not tried: "}
 @click.command()
 @click.argument("spec", required=False)
 @click.option(
-    "--test",
-    "is_test",
-    is_flag=True,
-    help="Send each a short request; local and auto only if named with --only.",
+    "--test", "is_test", is_flag=True, help="Send each a short request; local and auto only if named with --only."
 )
 @click.option("--only", metavar="NAME", multiple=True, help="Only this connection. Repeatable.")
 @FORMAT

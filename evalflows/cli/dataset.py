@@ -149,10 +149,7 @@ dataset.add_command(from_traces)
 @dataset.command()
 @click.argument("path")
 @click.option("--name", help="Name of the dataset. Default: the file name without its ending.")
-@click.option(
-    "--inputs",
-    help="Input columns, if the file has no column `inputs`: question,context or question=text.",
-)
+@click.option("--inputs", help="Input columns, if the file has no column `inputs`: question,context or question=text.")
 @click.option("--reference", help="Columns of the reference outputs, in the same form: answer=best.")
 @click.option("--id", "id_", help="Column with the example ids.")
 @click.option("--replace", is_flag=True, help="Replace the examples of the dataset instead of adding to them.")

@@ -20,9 +20,7 @@ def comparisons_page(site: Site, query: Query) -> Page:
     text, number, dataset = query.text("q"), query.number("page"), query.text("dataset")
     state = query.choice("state", STATES, "") if query.text("state") else None
     identities, total = chosen_comparisons(
-        *(site.store, text, state, dataset),
-        limit=COMPARISONS_IN_PAGE,
-        offset=COMPARISONS_IN_PAGE * (number - 1),
+        *(site.store, text, state, dataset), limit=COMPARISONS_IN_PAGE, offset=COMPARISONS_IN_PAGE * (number - 1)
     )
     places = ", ".join(f"${n}" for n in range(1, len(identities) + 1))
     holds = f"comparison_id in ({places}) order by started_at desc, comparison_id desc"

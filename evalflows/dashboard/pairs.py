@@ -212,10 +212,7 @@ def _matrices(report: ComparisonReport, names: Mapping[str, str]) -> list[Matrix
     systems = {metric: list(dict.fromkeys([*ranked[metric], *names])) for metric in rates}
     return [
         Matrix(
-            metric=metric,
-            systems=systems[metric][:IN_MATRIX],
-            n_left_out=len(systems[metric][IN_MATRIX:]),
-            rates=cells,
+            metric=metric, systems=systems[metric][:IN_MATRIX], n_left_out=len(systems[metric][IN_MATRIX:]), rates=cells
         )
         for metric, cells in rates.items()
     ]

@@ -248,10 +248,7 @@ def _one_watched(site: Site, rows: Sequence[WatchedWindowRow], alarms: Mapping[_
 
 
 def _look(
-    site: Site,
-    row: WatchedWindowRow,
-    before: WatchedWindowRow | None,
-    alarms: Mapping[_LookKey, Incident],
+    site: Site, row: WatchedWindowRow, before: WatchedWindowRow | None, alarms: Mapping[_LookKey, Incident]
 ) -> Point:
     incident = alarms.get((row.rule, row.slice, row.window_start))
     value = " ".join(filter(None, estimate(row.value, row.ci_low, row.ci_high, row.metric)))

@@ -32,10 +32,7 @@ SPECIAL = "&<>\"'`${}[]()*\\"
 
 SECTION = {
     "class_name": "ValidationResultsColumnSectionRenderer",
-    "table_renderer": {
-        "class_name": "ResultsTable",
-        "module_name": "evalflows.data_checks.data_docs",
-    },
+    "table_renderer": {"class_name": "ResultsTable", "module_name": "evalflows.data_checks.data_docs"},
 }
 """The renderer of a column's checks, as Great Expectations wants it named."""
 

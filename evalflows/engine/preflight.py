@@ -262,12 +262,7 @@ def _inputs(identity: str, text: str) -> dict[str, Any]:
     return inputs
 
 
-def _check_target(
-    target: TargetSpec,
-    spec: ExperimentSpec,
-    examples: Sequence[ExampleRow],
-    store: Store,
-) -> None:
+def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[ExampleRow], store: Store) -> None:
     if isinstance(target, ChatTarget):
         _check_connection(target.connection, target.model, f"target {target.name!r}", spec)
         for example in examples:

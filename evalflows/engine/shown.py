@@ -20,7 +20,7 @@ SPELLINGS = {
 SHOWN = frozenset(SPELLINGS)
 
 CONTEXTS = frozenset(
-    ("context", "contexts", "retrieved_context", "retrieved_contexts", "documents", "retrieved_documents", "passages"),
+    ("context", "contexts", "retrieved_context", "retrieved_contexts", "documents", "retrieved_documents", "passages")
 )
 """Names of fields that hold what was retrieved."""
 

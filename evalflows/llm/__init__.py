@@ -13,12 +13,4 @@ if TYPE_CHECKING:
 __all__ = ["step", "wrap"]
 
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "wrapped": (
-            "step",
-            "wrap",
-        ),
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, {"wrapped": ("step", "wrap")})

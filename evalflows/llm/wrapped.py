@@ -297,11 +297,7 @@ def within_budget(budget: Budget | None, call: CallRow) -> Iterator[Callable[[Ca
     finally:
         last = rows[-1] if rows else call
         budget.settle(
-            reservation,
-            last.cost_usd,
-            estimated_usd=last.estimated_usd,
-            paid=bool(rows),
-            tokens_out=last.tokens_out,
+            reservation, last.cost_usd, estimated_usd=last.estimated_usd, paid=bool(rows), tokens_out=last.tokens_out
         )
 
 

@@ -328,9 +328,7 @@ def comparison_report(store: Store, comparison_id: str) -> ComparisonReport:
     store.verify(row.experiments, {"experiments", "outputs"})
     (overview,) = comparison_overviews(store, "comparison_id = $1", [comparison_id])
     rates, ranking, biases, errors = ask(
-        store,
-        (_RATES, [[comparison_id]]),
-        *((query, [comparison_id]) for query in (_RATINGS, _BIASES, _ERRORS)),
+        store, (_RATES, [[comparison_id]]), *((query, [comparison_id]) for query in (_RATINGS, _BIASES, _ERRORS))
     )
     win_rates = [record_of(WinRate, row[1:]) for row in rates]
     ranked = records_of(RankedExperiment, ranking)

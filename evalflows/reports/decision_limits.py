@@ -72,11 +72,7 @@ def with_slices(store: Store, decision: Decision) -> Decision:
     if decision.conclusion != "FAIL" and not is_worse:
         return decision
     command = examples_command(search, str(decision.baseline_experiment_id)) if is_worse else None
-    return replace(
-        decision,
-        where=where_lines(search),
-        where_command=command.command if command else None,
-    )
+    return replace(decision, where=where_lines(search), where_command=command.command if command else None)
 
 
 def _limits(store: Store, decision: Decision) -> Iterator[str]:

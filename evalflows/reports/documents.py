@@ -80,9 +80,7 @@ def document(
 
 
 def listed(
-    experiments: Sequence[ExperimentOverview],
-    comparisons: Sequence[Overview],
-    gates: Mapping[str, Mapping[str, str]],
+    experiments: Sequence[ExperimentOverview], comparisons: Sequence[Overview], gates: Mapping[str, Mapping[str, str]]
 ) -> list[Document]:
     """Return what `ls` prints: experiments with the conclusions of their gates, and comparisons, newest first."""
     rows = [

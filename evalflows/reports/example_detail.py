@@ -78,9 +78,7 @@ def example_detail(store: Store, experiments: Sequence[str], example_id: str) ->
     for run_id, *score in scores:
         by_run.setdefault(run_id, []).append(record_of(ScoreDetail, score))
     return record_of(
-        ExampleDetail,
-        examples[0],
-        runs=[record_of(RunDetail, run, scores=by_run.get(run[0], [])) for run in runs],
+        ExampleDetail, examples[0], runs=[record_of(RunDetail, run, scores=by_run.get(run[0], [])) for run in runs]
     )
 
 

@@ -12,10 +12,7 @@ from evalflows.store.store import Store
 NEWEST = 30
 """Windows of each rule that count, the newest ones."""
 
-REASONS = {
-    "learning": "still learning what is usual",
-    "no_reference": "nothing to compare with yet",
-}
+REASONS = {"learning": "still learning what is usual", "no_reference": "nothing to compare with yet"}
 """Codes of reasons other than too few traces, in words."""
 
 

@@ -261,11 +261,7 @@ class Disagreement:
 def judge_record(store: Store, evaluator: str) -> tuple[list[ControlCheck], list[FoundBias], list[LabelledSubject]]:
     """Return a judge's controls and biases, newest first, and what people labelled of it."""
     controls, biases, subjects = ask(store, (_CONTROLS, [evaluator]), (_BIASES, [evaluator]), (_LABELLED, [evaluator]))
-    return (
-        records_of(ControlCheck, controls),
-        records_of(FoundBias, biases),
-        records_of(LabelledSubject, subjects),
-    )
+    return (records_of(ControlCheck, controls), records_of(FoundBias, biases), records_of(LabelledSubject, subjects))
 
 
 def current_report(store: Store, labelled: LabelledSubject) -> JudgeReport:

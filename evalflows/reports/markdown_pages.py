@@ -384,18 +384,7 @@ def results_page(
     `reference` means them in the shell, and `page` is their address in the dashboard. A page that does not quote data
     has errors without their texts.
     """
-    header = (
-        "system",
-        "metric",
-        "mean",
-        "interval",
-        "difference",
-        "p",
-        "p adjusted",
-        "verdict",
-        "missing",
-        "n",
-    )
+    header = ("system", "metric", "mean", "interval", "difference", "p", "p adjusted", "verdict", "missing", "n")
     differences = differences_in(report.results)
     rows = [_cells(result, differences) for result in report.results if result.is_worth_showing]
     table = markdown_table(header, rows)

@@ -134,8 +134,7 @@ def metric_lines(
         chosen = metric if metric in metrics else next(iter(metrics), None)
         lines = [
             MetricLine(
-                line=line,
-                points=records_of(LinePoint, ask(_POINTS, [line.name, line.target, chosen, newest, dataset])),
+                line=line, points=records_of(LinePoint, ask(_POINTS, [line.name, line.target, chosen, newest, dataset]))
             )
             for line in shown
         ]

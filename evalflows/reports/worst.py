@@ -98,9 +98,7 @@ def _with_texts(
     runs = [run for row in ranked for run in row[1:3] if run is not None]
     (((snapshot,),),) = ask(store, ("select snapshot_id from experiments where experiment_id = $1", [candidate]))
     examples, outputs = ask(
-        store,
-        (_INPUTS, [snapshot, [row[0] for row in ranked]]),
-        (_OUTPUTS, [candidate, baseline, runs]),
+        store, (_INPUTS, [snapshot, [row[0] for row in ranked]]), (_OUTPUTS, [candidate, baseline, runs])
     )
     inputs_of, outputs_of = dict(examples), dict(outputs)
     return [

@@ -138,8 +138,7 @@ class GateSpec(BaseModel):
         "end not exceed, if lower is better)",
     )
     closed_modes: ClosedModesSpec | None = Field(
-        None,
-        description="A confident_threshold for each closed mode in the taxonomies of the evaluators",
+        None, description="A confident_threshold for each closed mode in the taxonomies of the evaluators"
     )
     candidate: str | None = Field(
         None, description="The target to decide on; default: every target but the baseline, of the gate and of the spec"

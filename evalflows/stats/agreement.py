@@ -391,12 +391,7 @@ def _no_alpha(rated: _Ratings) -> str:
 
 
 def expected_error(
-    values: ArrayLike,
-    low: float,
-    high: float,
-    *,
-    spreads: ArrayLike | None = None,
-    others: ArrayLike | None = None,
+    values: ArrayLike, low: float, high: float, *, spreads: ArrayLike | None = None, others: ArrayLike | None = None
 ) -> FloatArray:
     """Return an index of each item's likely squared judge error, as a share of the range squared: shape (n,).
 

@@ -106,11 +106,7 @@ def confidence_sequence(
 
 
 def cluster_values(
-    differences: ArrayLike,
-    clusters: Sequence[Hashable],
-    *,
-    average_size: float,
-    largest_size: int | None = None,
+    differences: ArrayLike, clusters: Sequence[Hashable], *, average_size: float, largest_size: int | None = None
 ) -> ClusterValues:
     """Return one value per cluster, in order of first appearance: its sum of differences over the average cluster size.
 

@@ -192,11 +192,7 @@ class RunParts:
 
 
 def run_parts(
-    parts: ArrayLike,
-    systems: ArrayLike,
-    *,
-    counts: ArrayLike | None = None,
-    aggregation: Aggregation = "weighted_mean",
+    parts: ArrayLike, systems: ArrayLike, *, counts: ArrayLike | None = None, aggregation: Aggregation = "weighted_mean"
 ) -> RunParts:
     """Return the checked runs of S systems, at least two.
 
@@ -399,13 +395,7 @@ class CalibratedWeights:
 
 
 def calibrated_weights(
-    runs: RunParts,
-    ranks: ArrayLike,
-    *,
-    level: float = 0.95,
-    draws: int = 2000,
-    resamples: int = 1000,
-    seed: int = 0,
+    runs: RunParts, ranks: ArrayLike, *, level: float = 0.95, draws: int = 2000, resamples: int = 1000, seed: int = 0
 ) -> CalibratedWeights:
     """Return the weights under which the composites of cases are most often in the order of people's ranks.
 

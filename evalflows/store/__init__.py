@@ -11,13 +11,4 @@ if TYPE_CHECKING:
 __all__ = ["Store", "connect", "select"]
 
 
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "sql": (
-            "connect",
-            "select",
-        ),
-        "store": ("Store",),
-    },
-)
+__getattr__, __dir__ = lazy_names(__name__, {"sql": ("connect", "select"), "store": ("Store",)})

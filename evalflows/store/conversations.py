@@ -82,10 +82,7 @@ def _whole(fields: Row, messages: list[Message], turns: list[Turn], reference: A
     if not turns:
         raise InputError("turns: messages: got no turn of the assistant, wanted at least one")
     first = turns[0].begins
-    return {
-        "inputs": fields | {"messages": messages[:first]},
-        "reference_outputs": {"messages": messages[first:]},
-    }
+    return {"inputs": fields | {"messages": messages[:first]}, "reference_outputs": {"messages": messages[first:]}}
 
 
 def _next(fields: Row, messages: list[Message], turns: list[Turn], reference: Any) -> Iterator[tuple[int, Row]]:

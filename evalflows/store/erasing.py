@@ -361,12 +361,7 @@ def without_texts(
     if links is not None:
         every = [link for link in json.loads(links) if isinstance(link, dict)]
         links = to_json([{name: link[name] for name in ("trace_id", "span_id") if name in link} for link in every])
-    return {
-        "resource": resource,
-        "attributes": to_json({**kept, ATTRIBUTE: day}),
-        "contents": None,
-        "links": links,
-    }
+    return {"resource": resource, "attributes": to_json({**kept, ATTRIBUTE: day}), "contents": None, "links": links}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

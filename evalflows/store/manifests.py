@@ -101,12 +101,7 @@ def owner_of(file: StoredFile) -> str:
     return file.owner or f"packed-{file.table}-{Path(file.path).stem}"
 
 
-def write_manifest(
-    layout: Layout,
-    fs: Any,
-    staged: Iterable[StagedFile],
-    written: Written = WRITTEN,
-) -> None:
+def write_manifest(layout: Layout, fs: Any, staged: Iterable[StagedFile], written: Written = WRITTEN) -> None:
     """Write the manifest of files of one owner, before they are placed. Raise StorageError if that fails."""
     files = [*staged]
     if not files or (first := StoredFile.at(files[0].path)) is None:

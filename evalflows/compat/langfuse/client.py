@@ -380,12 +380,7 @@ class Langfuse:
     ) -> None:
         """Add to what is recorded of the innermost observation."""
         self.update_current_span(
-            input=input,
-            output=output,
-            metadata=metadata,
-            version=version,
-            level=level,
-            status_message=status_message,
+            input=input, output=output, metadata=metadata, version=version, level=level, status_message=status_message
         )
         update_current(
             model=model, model_parameters=model_parameters, usage_details=usage_details, cost_details=cost_details

@@ -629,11 +629,7 @@ class ExampleMethods:
         put(store, dataset, [{**row, "split": None if remove else split_name} for row in changed])
 
     def list_dataset_versions(
-        self,
-        *,
-        dataset_id: Identity | None = None,
-        dataset_name: str | None = None,
-        limit: int | None = None,
+        self, *, dataset_id: Identity | None = None, dataset_name: str | None = None, limit: int | None = None
     ) -> Iterator[DatasetVersion]:
         """Yield the versions of a dataset, newest first."""
         store = Store()
@@ -641,12 +637,7 @@ class ExampleMethods:
         return islice(versions_of(store, dataset), limit)
 
     def update_dataset_tag(
-        self,
-        *,
-        dataset_id: Identity | None = None,
-        dataset_name: str | None = None,
-        as_of: datetime | str,
-        tag: str,
+        self, *, dataset_id: Identity | None = None, dataset_name: str | None = None, as_of: datetime | str, tag: str
     ) -> None:
         """Give the version of a time a tag, which an earlier one loses: a dataset `NAME@TAG` of its own, here."""
         store = Store()

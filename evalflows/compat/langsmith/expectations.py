@@ -73,12 +73,7 @@ class Expect:
         return Matcher("value", value)
 
     def score(
-        self,
-        score: float | bool,
-        *,
-        key: str = "score",
-        source_run_id: Any = None,
-        comment: str | None = None,
+        self, score: float | bool, *, key: str = "score", source_run_id: Any = None, comment: str | None = None
     ) -> Matcher:
         """Log a score. `source_run_id` has no effect: evaluators' work is not recorded as runs."""
         return _logged(key, Note(score=score, comment=comment))

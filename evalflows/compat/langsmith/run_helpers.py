@@ -126,11 +126,7 @@ def tracing_context(*, enabled: bool | None = None, client: Any = None, **option
     yield
 
 
-@refusing(
-    project_name=_OWN_RUN,
-    reduce_fn="the items that a generator yields are not recorded",
-    enabled=_ALWAYS,
-)
+@refusing(project_name=_OWN_RUN, reduce_fn="the items that a generator yields are not recorded", enabled=_ALWAYS)
 def traceable(
     function: Function | str | None = None,
     /,

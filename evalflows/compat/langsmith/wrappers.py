@@ -14,11 +14,7 @@ __all__ = ["wrap_openai"]
     completions_name="calls of the legacy completions API are not recorded",
 )
 def wrap_openai(
-    client: SomeClient,
-    *,
-    tracing_extra: Any = None,
-    chat_name: str = "ChatOpenAI",
-    completions_name: str = "OpenAI",
+    client: SomeClient, *, tracing_extra: Any = None, chat_name: str = "ChatOpenAI", completions_name: str = "OpenAI"
 ) -> SomeClient:
     """Record the calls of a sync or async OpenAI client in the current run. Return the client.
 

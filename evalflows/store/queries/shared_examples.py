@@ -26,9 +26,7 @@ class SharedRounds:
     def at(self, places: npt.NDArray[np.intp]) -> "SharedRounds":
         """Return the rounds of some examples."""
         return SharedRounds(
-            together=self.together[places],
-            warm_up=self.warm_up[places],
-            from_ledger=self.from_ledger[places],
+            together=self.together[places], warm_up=self.warm_up[places], from_ledger=self.from_ledger[places]
         )
 
 

@@ -83,12 +83,7 @@ class Window:
 
 
 def item_keys(
-    store: Store,
-    scope: TraceScope,
-    condition: str | None,
-    window: Window,
-    limit: int,
-    rows: RowsOf | None = None,
+    store: Store, scope: TraceScope, condition: str | None, window: Window, limit: int, rows: RowsOf | None = None
 ) -> list[ItemKey]:
     """Return the first items of a window that meet a condition, in order of their moment and id.
 

@@ -40,6 +40,7 @@ from evalflows.reports.documents import document, worst_document
 from evalflows.reports.experiment_report import ExperimentsReport, experiments_report, overviews_of
 from evalflows.reports.kept_documents import BacktestDocument, PlanDocument
 from evalflows.reports.markdown_pages import after_experiments
+from evalflows.reports.previous_runs import earlier_runs
 from evalflows.reports.results import results_of
 from evalflows.reports.worst import all_worst
 from evalflows.specs import hints
@@ -47,7 +48,6 @@ from evalflows.specs.errors import IncompleteError
 from evalflows.specs.escaping import one_line
 from evalflows.specs.home import home_root
 from evalflows.store.layout import Layout
-from evalflows.store.queries.earlier_runs import earlier_runs
 from evalflows.store.queries.kept_reports import find_report, is_report
 from evalflows.store.queries.lookup import (
     comparison_beside,

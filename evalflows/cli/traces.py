@@ -14,9 +14,9 @@ from evalflows.cli.late_commands import BAD_INPUT, FORMAT, INCOMPLETE, VERBOSE, 
 from evalflows.cli.output import Console, Text, console, echo, echo_error, table
 from evalflows.cli.stores import store_to_list
 from evalflows.specs import hints
+from evalflows.specs.columns import TraceColumns
 from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.escaping import json_text, one_line
-from evalflows.specs.trace_columns import TraceColumns
 from evalflows.store.queries.traces import ListedTrace, Verdict, listed_traces, observations_of_trace, verdicts_of_trace
 from evalflows.store.sql import existing_store
 from evalflows.store.store import Store

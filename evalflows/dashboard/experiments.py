@@ -9,10 +9,15 @@ from evalflows.dashboard.compare import metric_table, with_baseline
 from evalflows.dashboard.rendering import ON_PAGE, Page, Query, Site, render, steady
 from evalflows.dashboard.steps import steps_of
 from evalflows.reports.decisions import decisions_of
-from evalflows.reports.distributions import distributions
 from evalflows.reports.example_detail import example_detail, labels_of, place_of, repeats_of
 from evalflows.reports.examples import ItemFilter, Items, Shown, items_of
-from evalflows.reports.experiment_page import RelatedExperiment, costs_of, failure_kinds, related_experiments
+from evalflows.reports.experiment_page import (
+    RelatedExperiment,
+    costs_of,
+    distributions,
+    failure_kinds,
+    related_experiments,
+)
 from evalflows.reports.experiment_report import experiments_report, overviews_of
 from evalflows.reports.past_values import PastValue, past_values
 from evalflows.reports.remarks import verdict_sentences

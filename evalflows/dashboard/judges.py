@@ -6,14 +6,15 @@ from typing import Any
 from evalflows.analysis.judge_standings import judge_standings
 from evalflows.dashboard.charts import domain
 from evalflows.dashboard.rendering import Page, Query, Site, render, steady
-from evalflows.reports.judge_health import JudgeHealth, judges_health
 from evalflows.reports.judges import (
     Disagreement,
+    JudgeHealth,
     JudgeReport,
     LabelledSubject,
     current_report,
     disagreements,
     judge_record,
+    judges_health,
 )
 from evalflows.specs.errors import InputError, NotFoundError
 

@@ -31,15 +31,17 @@ from evalflows.reports.judges import label_text
 from evalflows.reports.names import names_apart
 from evalflows.specs.errors import InputError
 from evalflows.store.labels import finite_number
-from evalflows.store.queries.label_subjects import judged_metrics, labelled_subjects, reviewable
 from evalflows.store.queries.review import (
     GivenLabel,
     ItemTexts,
     Reviewed,
     ReviewItem,
     item_texts,
+    judged_metrics,
+    labelled_subjects,
     review_metrics,
     review_subject,
+    reviewable,
     reviewed,
 )
 from evalflows.store.sql import ask

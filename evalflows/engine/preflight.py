@@ -38,7 +38,7 @@ from evalflows.llm.connections import known, resolve
 from evalflows.llm.ledger import Recorder, recording
 from evalflows.llm.local import gguf_of
 from evalflows.llm.prices import price_of
-from evalflows.specs.code import check_loaded
+from evalflows.specs.code_versions import check_loaded
 from evalflows.specs.connections import ConnectionSpec, LocalConnection
 from evalflows.specs.errors import InputError, describe, names_to_choose
 from evalflows.specs.escaping import print_note

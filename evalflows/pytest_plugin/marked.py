@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import base64
 import inspect
+import logging
 import os
 import pickle
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from evalflows.pytest_plugin.quiet import quiet
-
 if TYPE_CHECKING:
     from evalflows.compat.langsmith.cases import Case
-
 
 MARK = "langsmith"
 THEIRS = "langsmith.pytest_plugin"
@@ -37,6 +36,14 @@ REFUSED = {
     "repetitions": "parametrize the test, or use evaluate with num_repetitions",
     "cached_hosts": "responses are not cached here; evaluate's own calls are, in the ledger",
 }
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep Prefect's log out of pytest's captured log; its warnings still go to stderr."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(logging.getLogger("prefect"), "propagate", False)
+        yield
 
 
 class Marked:

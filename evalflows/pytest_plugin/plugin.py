@@ -18,8 +18,7 @@ import pytest
 
 from evalflows.pytest_plugin import asserts
 from evalflows.pytest_plugin.asserts import Ran
-from evalflows.pytest_plugin.marked import Marked
-from evalflows.pytest_plugin.quiet import quiet
+from evalflows.pytest_plugin.marked import Marked, quiet
 
 if TYPE_CHECKING:
     from evalflows import ExperimentResult

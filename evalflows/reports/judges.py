@@ -1,7 +1,9 @@
-"""The report of a judge: its agreement with human labels, its versions, known-answer controls and biases."""
+"""Judges at one look, and the report of one: its agreement with human labels, its versions, known-answer controls and
+biases.
+"""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -9,7 +11,7 @@ from typing import Any, Literal
 from evalflows.analysis.figures import estimate, figure, percent, percent_estimate
 from evalflows.specs import hints
 from evalflows.store.records import DataType, from_json
-from evalflows.store.sql import ask, ask_records, records_of
+from evalflows.store.sql import ask, ask_records, fields_of, records_of
 from evalflows.store.store import Store
 
 NAMES = {1.0: "yes", 0.0: "no"}
@@ -24,6 +26,50 @@ _CONTROLS = """
 select passed, message, recorded_at from checks
 where subject_kind = 'judge' and name = 'controls' and subject_id = $1 order by recorded_at desc limit 10
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeHealth:
+    """One version of a judge with one model, over all that it judged; see the mart `judge_health`."""
+
+    evaluator: str
+    evaluator_version: str
+    judge_model: str
+    metrics: Sequence[str]
+    kind: Literal["run", "pair"]
+    n_experiments: int
+    judged: int
+    failed: int
+    not_attempted: int
+    failure_share: float | None
+    controls_passed: bool | None
+    controls_reason: str | None
+    biases_found: int | None
+    biases: Sequence[str] | None
+    biases_reason: str | None
+    mean_spread: float | None
+    repeat_agreement: float | None
+    n_repeated: int
+    calls: int | None
+    cost_usd: float | None
+    unpriced: int
+    latency_mean_s: float | None
+    last_judged_at: datetime
+
+    @property
+    def cost_per_judgement(self) -> float | None:
+        """In USD; None if a price is not known, or if nothing was judged."""
+        made = self.judged + self.failed
+        return self.cost_usd / made if self.cost_usd is not None and made else None
+
+
+def judges_health(store: Store, evaluator: str | None = None) -> list[JudgeHealth]:
+    """Return all versions of a judge, or of all judges, the last used first."""
+    query = (
+        f"select {fields_of(JudgeHealth)} from judge_health where $1::varchar is null or evaluator = $1 "
+        "order by last_judged_at desc, evaluator, evaluator_version, judge_model"
+    )
+    return ask_records(store, JudgeHealth, query, [evaluator])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from evalflows.reports.documents import Document, document
 from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport, experiments_report
 from evalflows.reports.formats import MOST_CHARACTERS, code, escaped, markdown_table, where_shown
 from evalflows.reports.junit import junit
+from evalflows.reports.previous_runs import earlier_runs
 from evalflows.reports.results import Result, differences_in, results_against, results_of
 from evalflows.reports.worst import Worst, WorstExamples, drops_command, item_texts, item_values, plain_text
 from evalflows.specs import hints
@@ -24,7 +25,6 @@ from evalflows.store.layout import quoted
 from evalflows.store.queries.approvals import approvals
 from evalflows.store.queries.conclusions import conclusions_on
 from evalflows.store.queries.continuing import continuing
-from evalflows.store.queries.earlier_runs import earlier_runs
 from evalflows.store.queries.lookup import find_comparison, find_experiments, is_comparison, is_decision
 from evalflows.store.records import FINAL
 from evalflows.store.sql import ask

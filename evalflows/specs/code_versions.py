@@ -30,7 +30,7 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType, ModuleType, TracebackType
 from typing import Any
 
-from evalflows.specs.errors import CallError, describe
+from evalflows.specs.errors import CallError, InputError, describe
 
 OURS = "evalflows"
 
@@ -644,3 +644,14 @@ def _shown(name: str) -> str:
         return str(Path(name).relative_to(Path.cwd()))
     except (ValueError, OSError):  # elsewhere, or the working folder is gone
         return name
+
+
+def check_loaded(where: str, function: Callable[..., Any]) -> None:
+    """Raise InputError for code that was edited after Python had imported it: the run would be of the older code."""
+    if stale := changed_since_import(function):
+        modules = sorted({name.rpartition(".")[0] for name in stale})
+        reload = "; ".join(f"importlib.reload({module})" for module in modules)
+        raise InputError(
+            f"{where}: {listed(stale)} changed on disk after the import, wanted the module loaded again: {reload} and "
+            "its names imported anew, or Python restarted"
+        )

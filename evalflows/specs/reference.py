@@ -7,21 +7,43 @@ reference that begins with `live:`.
 import hashlib
 import importlib
 import inspect
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import CellType, CodeType
 from typing import Any
 
 from evalflows.specs.code_versions import code_parts, fault_text
 from evalflows.specs.errors import InputError
-from evalflows.specs.former_names import as_first_stored
 from evalflows.specs.permitted import check_code, check_module, check_step
+
+_SOURCES: Mapping[str, Mapping[str, str]] = {
+    "evalflows.evaluators.composite": {"MetricPart": "Part"},
+    "evalflows.evaluators.conversations": {
+        "CONTEXT_USE_PROMPT": "PROMPT",
+        "CONVERSATION_QUALITY_PROMPT": "PROMPT",
+        "TURN_ERRORS_PROMPT": "PROMPT",
+        "_checked_errors": "_checked",
+        "TURN_QUALITY_PROMPT": "PROMPT",
+    },
+    "evalflows.evaluators.numbers": {"see numbers.py": "see evaluators/number.py"},
+    "evalflows.evaluators.keyword_safety": {"_texts_within": "_texts"},
+}
+"""By module: what stands in its functions, and how it stood when versions of them were first stored. Another name alone
+makes no other version, so results of the same code stay comparable."""
 
 FILES = "files"
 """The attribute of a function that lists its settings that name files, whose content is part of its version."""
 
 _live: dict[str, Callable[..., Any]] = {}
+
+
+def as_first_stored(source: str, module: str | None) -> str:
+    """Return the source of a function with the names that it used then."""
+    for now, then in _SOURCES.get(module or "", {}).items():
+        source = re.sub(rf"(?<![\w/]){re.escape(now)}(?!\w)", then, source)
+    return source
 
 
 def load(reference: str, fits: Callable[[object], bool] = callable) -> Any:

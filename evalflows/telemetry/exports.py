@@ -20,10 +20,9 @@ from typing import Any, BinaryIO, Final, Literal
 
 import orjson
 
-from evalflows.specs.columns import at_path
+from evalflows.specs.columns import TraceColumns, at_path
 from evalflows.specs.errors import InputError, describe, short
 from evalflows.specs.files import located
-from evalflows.specs.trace_columns import TraceColumns
 from evalflows.store.file_formats import open_file, read_rows, suffix
 from evalflows.store.observations import day_of, seal_past_days, split_attributes, write_observations
 from evalflows.store.queries.unknown_rows import unknown_labels, unknown_observations, unknown_scores

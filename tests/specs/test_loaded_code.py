@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from evalflows.specs import InputError
-from evalflows.specs.code import check_loaded
-from evalflows.specs.code_versions import changed_since_import, code_parts
+from evalflows.specs.code_versions import changed_since_import, check_loaded, code_parts
 
 APP = """
 from __future__ import annotations

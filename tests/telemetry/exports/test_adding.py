@@ -10,8 +10,8 @@ from catalog_rows import one, rows
 from exported_files import SECOND, feedback, line, observation, run, score, trace, written
 from otlp_requests import SPAN, START, TRACE, in_json, span, traces
 
+from evalflows.specs.columns import TraceColumns
 from evalflows.specs.errors import InputError
-from evalflows.specs.trace_columns import TraceColumns
 from evalflows.store.store import Store
 from evalflows.telemetry import exports
 from evalflows.telemetry.exports import Added, add_traces

@@ -4,6 +4,7 @@ records that these are made of.
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from typing import Any, get_type_hints
 
 import click
@@ -69,19 +70,19 @@ class _AsWritten(GenerateJsonSchema):
 
 
 def _of_spec(module: str, model: str) -> dict[str, Any]:
-    from importlib import import_module
-
-    found: dict[str, Any] = getattr(import_module(f"evalflows.specs.{module}"), model).model_json_schema(
-        schema_generator=_AsWritten
-    )
+    found: dict[str, Any] = _loaded(f"specs.{module}", model).model_json_schema(schema_generator=_AsWritten)
     return found
+
+
+def _loaded(module: str, name: str) -> Any:
+    return getattr(import_module(f"evalflows.{module}"), name)
 
 
 SPECS: Mapping[str, Callable[[], dict[str, Any]]] = {
     "spec": partial(_of_spec, "experiment", "ExperimentSpec"),
     "spec-comparison": partial(_of_spec, "comparison", "ComparisonSpec"),
     "spec-traces": partial(_of_spec, "traces", "TraceEvaluationSpec"),
-    "spec-retention": partial(_of_spec, "traces", "RetentionSpec"),
+    "spec-retention": partial(_of_spec, "retention", "RetentionSpec"),
 }
 
 
@@ -96,6 +97,15 @@ def _record(record: type, title: str = "", /, *, without: Any = (), **more: Any)
     own = {name: kind for name, kind in get_type_hints(record).items() if name in record.__dataclass_fields__}  # type: ignore[attr-defined]
     kept = {name: kind for name, kind in own.items() if name not in without}
     return _fields(title or record.__name__, **{**kept, **more})
+
+
+def _of_record(module: str, name: str, /, **more: Any) -> Any:
+    """Return the type of a document that is one record, with what else it has."""
+    return _record(_loaded(module, name), **more)
+
+
+def _of_records(module: str, name: str, /, **more: Any) -> Any:
+    return _LIST[_of_record(module, name, **more)]
 
 
 def _metric() -> Any:
@@ -206,34 +216,10 @@ def _diff() -> Any:
     )
 
 
-def _best() -> Any:
-    from evalflows.analysis.best import Best
-
-    return _record(Best, sentences=list[str])
-
-
 def _plan() -> Any:
     figures = {"design": dict[str, Any], "calls": list[dict[str, Any]], "total": dict[str, Any]}
     said = {"metrics": list[dict[str, Any]], "sentences": list[str], "is_detail": list[bool]}
     return _fields("Plan", plan_id=str, name=str, effect=float | None, **figures, **said)
-
-
-def _backtests() -> Any:
-    from evalflows.analysis.backtest import Backtest
-
-    return _LIST[_record(Backtest, backtest_id=str, sentences=list[str])]
-
-
-def _calibration() -> Any:
-    from evalflows.analysis.calibration import Calibration
-
-    return _record(Calibration)
-
-
-def _robustness() -> Any:
-    from evalflows.analysis.robustness import RobustnessReport
-
-    return _record(RobustnessReport)
 
 
 def _checks() -> Any:
@@ -261,12 +247,6 @@ def _doctor() -> Any:
     return _fields("Doctor", is_sound=bool, findings=_LIST[_record(Finding)], n_files=int)
 
 
-def _datasets() -> Any:
-    from evalflows.reports.datasets import ListedDataset
-
-    return _LIST[_record(ListedDataset, splits=dict[str, int])]
-
-
 def _dataset() -> Any:
     from evalflows.reports.datasets import DatasetVersion, SnapshotCheck
     from evalflows.store.records import ExampleRow
@@ -274,30 +254,6 @@ def _dataset() -> Any:
     example = _record(ExampleRow, inputs=Any, reference_outputs=Any, metadata=Any)
     known = {"versions": _LIST[_record(DatasetVersion)], "checks": _LIST[_record(SnapshotCheck)]}
     return _fields("Dataset", snapshot_id=str, n_examples=int, **known, first_examples=_LIST[example])
-
-
-def _baselines() -> Any:
-    from evalflows.store.queries.approvals import Approval
-
-    return _LIST[_record(Approval)]
-
-
-def _label_batches() -> Any:
-    from evalflows.store.queries.labels import LabelBatch
-
-    return _LIST[_record(LabelBatch)]
-
-
-def _judges() -> Any:
-    from evalflows.analysis.judge_standings import RankedJudge
-
-    return _LIST[_record(RankedJudge)]
-
-
-def _traces() -> Any:
-    from evalflows.store.queries.traces import ListedTrace
-
-    return _LIST[_record(ListedTrace)]
 
 
 def _trace() -> Any:
@@ -326,17 +282,6 @@ def _incident() -> Any:
     return _record(Incident, events=_LIST[_record(AlertRow)])
 
 
-def _error() -> Any:
-    fields = _fields("ErrorFields", kind=str, message=str, where=str | None, wanted=str | None)
-    return _fields("Error", error=fields)
-
-
-def _modes_found() -> Any:
-    from evalflows.analysis.modes import Found
-
-    return _record(Found)
-
-
 def _mode_shown() -> Any:
     from evalflows.specs.failure_modes import ModeSpec
     from evalflows.store.queries.failures import AnswerWithMode, ModeRate
@@ -350,37 +295,37 @@ def _mode_closed() -> Any:
     return _fields("ClosedMode", mode=str, rate=_record(ModeRate), changed=list[str])
 
 
-def _mode_examples() -> Any:
-    return _fields("ModeExamples", dataset=str, snapshot_id=str, n_examples=int, mode=str, n_with_mode=int)
-
-
 DOCUMENTS: Mapping[str, Callable[[], Any]] = {
     **dict.fromkeys(("run", "resume", "gate", "show", "compare", "report"), _results),
     "ls": _listed,
     "diff": _diff,
     "try": _diff,
     "explain": _explanation,
-    "best": _best,
+    "best": partial(_of_record, "analysis.best", "Best", sentences=list[str]),
     "plan": _plan,
-    "backtest": _backtests,
-    "calibrate": _calibration,
-    "robustness": _robustness,
+    "backtest": partial(_of_records, "analysis.backtest", "Backtest", backtest_id=str, sentences=list[str]),
+    "calibrate": partial(_of_record, "analysis.calibration", "Calibration"),
+    "robustness": partial(_of_record, "analysis.robustness", "RobustnessReport"),
     "check": _checks,
     "doctor": _doctor,
-    "dataset ls": _datasets,
+    "dataset ls": partial(_of_records, "reports.datasets", "ListedDataset", splits=dict[str, int]),
     "dataset show": _dataset,
-    "baseline ls": _baselines,
-    "labels ls": _label_batches,
-    "labels judges": _judges,
-    "modes find": _modes_found,
+    "baseline ls": partial(_of_records, "store.queries.approvals", "Approval"),
+    "labels ls": partial(_of_records, "store.queries.labels", "LabelBatch"),
+    "labels judges": partial(_of_records, "analysis.judge_standings", "RankedJudge"),
+    "modes find": partial(_of_record, "analysis.modes", "Found"),
     "modes show": _mode_shown,
     "modes close": _mode_closed,
-    "modes examples": _mode_examples,
-    "traces ls": _traces,
+    "modes examples": partial(
+        _fields, "ModeExamples", dataset=str, snapshot_id=str, n_examples=int, mode=str, n_with_mode=int
+    ),
+    "traces ls": partial(_of_records, "store.queries.traces", "ListedTrace"),
     "traces show": _trace,
     "windows": _windows,
     "alerts ls": _incidents,
     "alerts show": _incident,
-    "error": _error,
+    "error": lambda: _fields(
+        "Error", error=_fields("ErrorFields", kind=str, message=str, where=str | None, wanted=str | None)
+    ),
 }
 """The types of the documents, by command; none where an object's keys depend on what is shown."""

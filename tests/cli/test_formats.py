@@ -17,7 +17,7 @@ from failing_service import connection
 from gated import drawn, fallen, gated
 
 from evalflows.cli.main import cli
-from evalflows.cli.schema import DOCUMENTS, schema_of
+from evalflows.cli.schema import DOCUMENTS, SPECS, schema_of
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import load_experiment
 from evalflows.store.files import FORMAT
@@ -141,6 +141,11 @@ def test_every_document_is_as_its_schema_says(tmp_path: Path) -> None:
     assert [part["title"] for part in shown["explain"]["explanation"]][:2] == ["In the store", "Rules and settings"]
     assert shown["doctor"]["is_sound"] and shown["baseline ls"][0]["holds"]
     assert parsed(asked("schema", "ls")) == schema_of("ls")
+
+
+def test_each_kind_of_spec_has_a_schema() -> None:
+    titles = ["ExperimentSpec", "ComparisonSpec", "TraceEvaluationSpec", "RetentionSpec"]
+    assert [schema_of(name).get("title") for name in SPECS] == titles
 
 
 @pytest.mark.parametrize("path", ["examples/vicuna80", "examples/tau_bench", "evalflows/cli/templates/experiment"])

@@ -8,7 +8,7 @@ import click
 
 from evalflows.analysis.figures import figure
 from evalflows.analysis.monitoring import Changed, acknowledge, baseline_before, what_changed
-from evalflows.cli.late_commands import FORMAT, VERBOSE, VERBOSE_RUN, one_line_errors, print_json
+from evalflows.cli.late_commands import FORMAT, VERBOSE_RUN, one_line_errors, print_json, with_one_line_errors
 from evalflows.cli.output import Table, Text, console, echo, table
 from evalflows.cli.show import links_here, print_next, print_page
 from evalflows.cli.stores import store_to_list
@@ -30,49 +30,47 @@ def alerts() -> None:
 @click.option("--name", help="Only those of this trace evaluation.")
 @click.option("--all", "with_ended", is_flag=True, help="Also those that have recovered or were closed.")
 @FORMAT
-@VERBOSE
-def list_alerts(name: str | None, with_ended: bool, form: str, verbose: bool) -> None:
+@with_one_line_errors
+def list_alerts(name: str | None, with_ended: bool, form: str) -> None:
     """List the incidents that are not over, the last ones first; alarms of one event are one line, as on the page."""
-    with one_line_errors(verbose):
-        with store_to_list() as store:
-            found = incidents(store, name)
-        shown = [incident for incident in found if with_ended or not incident.is_over]
-        if form == "json":
-            print_json({"incidents": shown})
-        elif shown:
-            console().print(_listed([episode for episode in episodes(found) if with_ended or not episode.is_over]))
-            print_page(links_here().page("production"))
-        else:
-            over = len(found)
-            echo(f"no incident is open; {over} are over: {hints.list_all_alerts()}" if over else NONE)
+    with store_to_list() as store:
+        found = incidents(store, name)
+    shown = [incident for incident in found if with_ended or not incident.is_over]
+    if form == "json":
+        print_json({"incidents": shown})
+    elif shown:
+        console().print(_listed([episode for episode in episodes(found) if with_ended or not episode.is_over]))
+        print_page(links_here().page("production"))
+    else:
+        over = len(found)
+        echo(f"no incident is open; {over} are over: {hints.list_all_alerts()}" if over else NONE)
 
 
 @alerts.command("show")
 @click.argument("incident")
 @FORMAT
-@VERBOSE
-def show_alert(incident: str, form: str, verbose: bool) -> None:
+@with_one_line_errors
+def show_alert(incident: str, form: str) -> None:
     """Show an INCIDENT and its events, given by id or id prefix."""
-    with one_line_errors(verbose):
-        store = existing_store()
-        found = find_incident(store, incident)
-        events = events_of(store, found.incident_id)
-        if form == "json":
-            print_json(asdict(found) | {"events": events})
-            return
-        out = console()
-        out.print(Text(f"{found.incident_id}  ").append(found.state, STYLES.get(found.state, "")))
-        out.print(Text(f"{found.name}, rule {found.rule!r}"))
-        for event in events:
-            out.print(Text(f"{event.recorded_at:%Y-%m-%d %H:%M}  {event.event}: {event.text}"))
-        if not found.is_over:
-            changed = what_changed(store, found)
-            if changed:
-                out.print(_changes(changed, found.metric))
-            is_known = found.state == "acknowledged"
-            fix = hints.gate_against(baseline_before(found, changed).text)
-            page = links_here().incident(found.incident_id)
-            print_next(out, fix if is_known else hints.acknowledge(found.incident_id), page)
+    store = existing_store()
+    found = find_incident(store, incident)
+    events = events_of(store, found.incident_id)
+    if form == "json":
+        print_json(asdict(found) | {"events": events})
+        return
+    out = console()
+    out.print(Text(f"{found.incident_id}  ").append(found.state, STYLES.get(found.state, "")))
+    out.print(Text(f"{found.name}, rule {found.rule!r}"))
+    for event in events:
+        out.print(Text(f"{event.recorded_at:%Y-%m-%d %H:%M}  {event.event}: {event.text}"))
+    if not found.is_over:
+        changed = what_changed(store, found)
+        if changed:
+            out.print(_changes(changed, found.metric))
+        is_known = found.state == "acknowledged"
+        fix = hints.gate_against(baseline_before(found, changed).text)
+        page = links_here().incident(found.incident_id)
+        print_next(out, fix if is_known else hints.acknowledge(found.incident_id), page)
 
 
 def _changes(changed: Sequence[Changed], metric: str) -> Table:
@@ -94,20 +92,19 @@ def _changes(changed: Sequence[Changed], metric: str) -> Table:
 @click.option("--note", help="What is known, or done.")
 @click.option("--close", is_flag=True, help="End the incident: its level is the new normal, and may fall again.")
 @FORMAT
-@VERBOSE
-def ack(incident: str, by: str | None, note: str | None, close: bool, form: str, verbose: bool) -> None:
+@with_one_line_errors
+def ack(incident: str, by: str | None, note: str | None, close: bool, form: str) -> None:
     """Acknowledge an INCIDENT: until it is over, no alarm of the same metric and slice is sent.
 
     Its recovery is. Alarms that are not sent are listed all the same.
     """
-    with one_line_errors(verbose):
-        store = existing_store()
-        found = find_incident(store, incident)
-        row = acknowledge(store, found, by=by or getpass.getuser(), note=note, close=close)
-        if form == "json":
-            print_json(row)
-        else:
-            echo(one_line(f"{found.incident_id}: {row.text}"))
+    store = existing_store()
+    found = find_incident(store, incident)
+    row = acknowledge(store, found, by=by or getpass.getuser(), note=note, close=close)
+    if form == "json":
+        print_json(row)
+    else:
+        echo(one_line(f"{found.incident_id}: {row.text}"))
 
 
 @alerts.command("automate")

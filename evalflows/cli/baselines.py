@@ -2,7 +2,7 @@
 
 import click
 
-from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
+from evalflows.cli.late_commands import FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import console, echo, echo_error, table
 from evalflows.cli.stores import store_to_list
 from evalflows.reports.decisions import decisions_of
@@ -25,60 +25,56 @@ def baseline() -> None:
 @click.option("--by", help="Who approves it. Default: the current user.")
 @click.option("--sign", "key", metavar="KEY", help="Sign the approval with this SSH key.")
 @FORMAT
-@VERBOSE
-def approve(
-    experiment: str, name: str | None, reason: str | None, by: str | None, key: str | None, form: str, verbose: bool
-) -> None:
+@with_one_line_errors
+def approve(experiment: str, name: str | None, reason: str | None, by: str | None, key: str | None, form: str) -> None:
     """Approve an EXPERIMENT (id, id prefix, or name) as the baseline that gates compare with from now on."""
-    with one_line_errors(verbose):
-        store = existing_store()
-        (identity,) = find_experiments(store, experiment, just_one=True)
-        from evalflows import approve as approve_experiment
-        from evalflows.store.row_specs import experiment_spec
+    store = existing_store()
+    (identity,) = find_experiments(store, experiment, just_one=True)
+    from evalflows import approve as approve_experiment
+    from evalflows.store.row_specs import experiment_spec
 
-        approved = approve_experiment(identity, name, reason=reason, by=by, key=key)
-        by = approved.approved_by
-        if form == "json":
-            print_json(approved)
-        else:
-            signed = f", signed with {key}" if key else ""
-            echo(one_line(f"baseline {approved.name}: {experiment} ({identity}), approved by {by}{signed}"))
-        own = experiment_spec(store.read("experiments", identity)[0])
-        beside = [gate.name for gate in own.gates if own.baseline_target(gate) is not None]
-        if beside and len(beside) == len(own.gates) and approved.name == own.name:
-            command = hints.gate_against(approved.name).code
-            echo_error(f"its spec's gates compare with a target of each run, not with this: {command} does")
-        for decision in decisions_of(store, [identity]):
-            if decision.conclusion != "PASS" and decision.candidate_experiment_id == identity:
-                said = f"{decision.title} said {decision.conclusion} of this experiment"
-                echo_error(f"{said}: {hints.explain(decision.decision_id)}")
+    approved = approve_experiment(identity, name, reason=reason, by=by, key=key)
+    by = approved.approved_by
+    if form == "json":
+        print_json(approved)
+    else:
+        signed = f", signed with {key}" if key else ""
+        echo(one_line(f"baseline {approved.name}: {experiment} ({identity}), approved by {by}{signed}"))
+    own = experiment_spec(store.read("experiments", identity)[0])
+    beside = [gate.name for gate in own.gates if own.baseline_target(gate) is not None]
+    if beside and len(beside) == len(own.gates) and approved.name == own.name:
+        command = hints.gate_against(approved.name).code
+        echo_error(f"its spec's gates compare with a target of each run, not with this: {command} does")
+    for decision in decisions_of(store, [identity]):
+        if decision.conclusion != "PASS" and decision.candidate_experiment_id == identity:
+            said = f"{decision.title} said {decision.conclusion} of this experiment"
+            echo_error(f"{said}: {hints.explain(decision.decision_id)}")
 
 
 @baseline.command(name="ls")
 @FORMAT
-@VERBOSE
-def ls_baselines(form: str, verbose: bool) -> None:
+@with_one_line_errors
+def ls_baselines(form: str) -> None:
     """List the approved baselines, current and replaced."""
-    with one_line_errors(verbose):
-        with store_to_list() as store:
-            rows = approvals(store)
-        if form == "json":
-            print_json(rows)
-            return
-        if not rows:
-            echo(f"no baseline is approved yet: {hints.approve_some().code} approves one")
-            return
-        columns = ("baseline", "experiment", "id", "approved (UTC)", "by", "reason", "")
-        out = table(*columns, headings=3, wrapped=("reason",))
-        for row in rows:
-            when = f"{row.recorded_at:%Y-%m-%d %H:%M}"
-            cells = (
-                row.name,
-                row.experiment or "not in the store",
-                row.experiment_id,
-                when,
-                row.approved_by or "",
-                row.reason or "",
-            )
-            out.add_row(*cells, "" if row.holds else "replaced")
-        console().print(out)
+    with store_to_list() as store:
+        rows = approvals(store)
+    if form == "json":
+        print_json(rows)
+        return
+    if not rows:
+        echo(f"no baseline is approved yet: {hints.approve_some().code} approves one")
+        return
+    columns = ("baseline", "experiment", "id", "approved (UTC)", "by", "reason", "")
+    out = table(*columns, headings=3, wrapped=("reason",))
+    for row in rows:
+        when = f"{row.recorded_at:%Y-%m-%d %H:%M}"
+        cells = (
+            row.name,
+            row.experiment or "not in the store",
+            row.experiment_id,
+            when,
+            row.approved_by or "",
+            row.reason or "",
+        )
+        out.add_row(*cells, "" if row.holds else "replaced")
+    console().print(out)

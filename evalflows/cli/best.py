@@ -5,7 +5,7 @@ from dataclasses import asdict
 import click
 
 from evalflows.analysis.figures import figure
-from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
+from evalflows.cli.late_commands import FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import Text, console, table
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.sql import existing_store
@@ -16,29 +16,28 @@ from evalflows.store.sql import existing_store
 @click.option("--metric", help="The metric. Default: the only one of an evaluator.")
 @click.option("--baseline", metavar="EXPERIMENT", help="What the gain is measured from. Default: the first.")
 @FORMAT
-@VERBOSE
-def best(experiments: tuple[str, ...], metric: str | None, baseline: str | None, form: str, verbose: bool) -> None:
+@with_one_line_errors
+def best(experiments: tuple[str, ...], metric: str | None, baseline: str | None, form: str) -> None:
     """Find the best of several variants that ran on the same examples, and how good it really is.
 
     EXPERIMENTS are ids, id prefixes, names, or run groups. The variant with the highest mean was also lucky: its mean
     and its gain are printed corrected for its having been chosen. Those that cannot be told from the best are listed.
     """
-    with one_line_errors(verbose):
-        from evalflows.analysis.best import best_of  # late: specs are slow to import
+    from evalflows.analysis.best import best_of  # late: specs are slow to import
 
-        store = existing_store()
-        ids = [identity for reference in experiments for identity in find_experiments(store, reference)]
-        base = find_experiments(store, baseline, just_one=True)[0] if baseline else None
-        found = best_of(store, ids, metric, base)
-        if form == "json":
-            print_json({**asdict(found), "sentences": found.sentences})
-            return
-        out = console()
-        for sentence in found.sentences:
-            out.print(Text(sentence, style="bold"))
-        out.print()
-        rows = table("variant", "mean", "may be the best", headings=1)
-        for variant in found.variants:
-            may_be = {True: "yes", False: "no", None: "unknown"}[variant.may_be_best]
-            rows.add_row(variant.name, figure(variant.mean, found.metric), may_be)
-        out.print(rows)
+    store = existing_store()
+    ids = [identity for reference in experiments for identity in find_experiments(store, reference)]
+    base = find_experiments(store, baseline, just_one=True)[0] if baseline else None
+    found = best_of(store, ids, metric, base)
+    if form == "json":
+        print_json({**asdict(found), "sentences": found.sentences})
+        return
+    out = console()
+    for sentence in found.sentences:
+        out.print(Text(sentence, style="bold"))
+    out.print()
+    rows = table("variant", "mean", "may be the best", headings=1)
+    for variant in found.variants:
+        may_be = {True: "yes", False: "no", None: "unknown"}[variant.may_be_best]
+        rows.add_row(variant.name, figure(variant.mean, found.metric), may_be)
+    out.print(rows)

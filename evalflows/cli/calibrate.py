@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
+from evalflows.cli.late_commands import FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import Text, console, table
 from evalflows.specs.errors import InputError, short
 from evalflows.store.queries.lookup import find_experiments
@@ -20,23 +20,22 @@ if TYPE_CHECKING:
 @click.argument("ranked", type=click.Path())
 @click.option("--composite", help="The composite. Default: the only one.")
 @FORMAT
-@VERBOSE
-def calibrate(experiment: str, ranked: str, composite: str | None, form: str, verbose: bool) -> None:
+@with_one_line_errors
+def calibrate(experiment: str, ranked: str, composite: str | None, form: str) -> None:
     """Find the weights of a composite that order cases as people ranked them.
 
     RANKED is a file (.csv, .jsonl and so on) of 10 to 20 cases with the columns `example_id` and `rank`, 1 for the best
     answer of EXPERIMENT; equal ranks are ties. Nothing is stored.
     """
-    with one_line_errors(verbose):
-        from evalflows.analysis.calibration import calibrate as calibrated  # late: specs are slow to import
+    from evalflows.analysis.calibration import calibrate as calibrated  # late: specs are slow to import
 
-        store = existing_store()
-        (identity,) = find_experiments(store, experiment, just_one=True)
-        found = calibrated(store, identity, composite, _ranks(ranked))
-        if form == "json":
-            print_json(found)
-        else:
-            print_calibration(found)
+    store = existing_store()
+    (identity,) = find_experiments(store, experiment, just_one=True)
+    found = calibrated(store, identity, composite, _ranks(ranked))
+    if form == "json":
+        print_json(found)
+    else:
+        print_calibration(found)
 
 
 def _ranks(path: str) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalflows.cli.late_commands import FORMAT, INCOMPLETE, VERBOSE, one_line_errors, print_json
+from evalflows.cli.late_commands import FORMAT, INCOMPLETE, print_json, with_one_line_errors
 from evalflows.cli.output import echo, shortened
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
@@ -25,27 +25,26 @@ if TYPE_CHECKING:
 @click.argument("experiments", nargs=-1, metavar="[EXPERIMENT]...")
 @click.option("--docs", metavar="FOLDER", help="Write Data Docs too: a page per experiment and per snapshot.")
 @FORMAT
-@VERBOSE
-def check(experiments: tuple[str, ...], docs: str | None, form: str, verbose: bool) -> None:
+@with_one_line_errors
+def check(experiments: tuple[str, ...], docs: str | None, form: str) -> None:
     """Check the outputs and scores of finished EXPERIMENTS; by default, of the newest run.
 
     Each planned run has its output and its scores, each score its run, and values are in range. A line names what does
     not hold, with rows for which it does not. Exit code 0: no error, at most warnings; 4: an error.
     """
-    with one_line_errors(verbose):
-        store = existing_store()
-        rows = _rows(store, experiments)
-        checked = _checked(store, rows)
-        if form == "json":
-            print_json({"experiments": [result.document() for result in checked]})
-        for result in checked if form == "table" else ():
-            for line in [result.summary, *result.lines()]:
-                echo(shortened(one_line(line)))
-        if docs is not None:
-            for path in _write_docs(store, rows, Path(docs)):
-                echo(one_line(f"wrote {path}"), err=form == "json")
-        if any(result.errors for result in checked):
-            sys.exit(INCOMPLETE)
+    store = existing_store()
+    rows = _rows(store, experiments)
+    checked = _checked(store, rows)
+    if form == "json":
+        print_json({"experiments": [result.document() for result in checked]})
+    for result in checked if form == "table" else ():
+        for line in [result.summary, *result.lines()]:
+            echo(shortened(one_line(line)))
+    if docs is not None:
+        for path in _write_docs(store, rows, Path(docs)):
+            echo(one_line(f"wrote {path}"), err=form == "json")
+    if any(result.errors for result in checked):
+        sys.exit(INCOMPLETE)
 
 
 def _rows(store: Store, references: Sequence[str]) -> list[ExperimentRow]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import click
 
-from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
+from evalflows.cli.late_commands import FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import Table, Text, console, echo, table
 from evalflows.llm.connections import address, key_source, known, resolve
 from evalflows.specs.connections import ConnectionSpec, LocalConnection
@@ -28,22 +28,21 @@ _PREFIXES = {"works": "ok, ", "fails": "", "not_tried": "not tried: "}
 )
 @click.option("--only", metavar="NAME", multiple=True, help="Only this connection. Repeatable.")
 @FORMAT
-@VERBOSE
-def connections(spec: str | None, is_test: bool, only: tuple[str, ...], form: str, verbose: bool) -> None:
+@with_one_line_errors
+def connections(spec: str | None, is_test: bool, only: tuple[str, ...], form: str) -> None:
     """List the connections that a spec can name, or test them with --test.
 
     These are the connections of SPEC, those of connections.yaml (or of the file named by EVALFLOWS_CONNECTIONS), and
     openai, local and auto. Keys are never shown.
     """
-    with one_line_errors(verbose):
-        own = load_experiment(spec).connections if spec else {}
-        listed = {name: resolve(name, own) for name in only} if only else known(own)
-        if is_test:
-            _test(listed, form, is_chosen=bool(only))
-        elif form == "json":
-            print_json([dict(zip(CONNECTION_KEYS, _cells(*pair), strict=True)) for pair in listed.items()])
-        else:
-            console().print(_listed(listed))
+    own = load_experiment(spec).connections if spec else {}
+    listed = {name: resolve(name, own) for name in only} if only else known(own)
+    if is_test:
+        _test(listed, form, is_chosen=bool(only))
+    elif form == "json":
+        print_json([dict(zip(CONNECTION_KEYS, _cells(*pair), strict=True)) for pair in listed.items()])
+    else:
+        console().print(_listed(listed))
 
 
 def _listed(connections: Mapping[str, ConnectionSpec]) -> Table:

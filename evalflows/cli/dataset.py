@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalflows.cli.late_commands import FORMAT, VERBOSE, moment, one_line_errors, print_json
+from evalflows.cli.late_commands import FORMAT, moment, print_json, with_one_line_errors
 from evalflows.cli.output import Text, console, echo, table
 from evalflows.cli.stores import store_to_list
 from evalflows.reports.datasets import dataset_versions, difference_text, listed_datasets, snapshot_checks
@@ -58,7 +58,7 @@ CHANGES_SHOWN = 5
     "--mask", multiple=True, metavar="NAME=REGEX", help="Mask what matches, too: ticket='T-\\d+'. May be repeated."
 )
 @FORMAT
-@VERBOSE
+@with_one_line_errors
 def from_traces(
     name: str,
     where: str | None,
@@ -68,7 +68,6 @@ def from_traces(
     mapper: str | None,
     mask: tuple[str, ...],
     form: str,
-    verbose: bool,
     **selection: object,
 ) -> None:
     """Add production's traces or sessions to a dataset as a new version of it, or create the dataset.
@@ -76,28 +75,27 @@ def from_traces(
     Duplicates and traces whose input was not captured are left out. API keys, e-mail addresses, phone and card numbers
     and the like become placeholders before anything is written. Examples already in the dataset keep their ids.
     """
-    with one_line_errors(verbose):
-        if where is not None and filter_ is not None:
-            raise InputError("--where and --filter: wanted one of them")
-        began = (moment("--since", since), moment("--until", until))
-        patterns = _pairs("--mask", mask)
-        from evalflows import dataset_from_traces
-        from evalflows.cli.running import find_modules_here
+    if where is not None and filter_ is not None:
+        raise InputError("--where and --filter: wanted one of them")
+    began = (moment("--since", since), moment("--until", until))
+    patterns = _pairs("--mask", mask)
+    from evalflows import dataset_from_traces
+    from evalflows.cli.running import find_modules_here
 
-        find_modules_here()  # for the mapper
-        added = dataset_from_traces(
-            name,
-            filter=filter_ if where is None else where,
-            mapper=_mapper(mapper),
-            mask=patterns,
-            since=began[0],
-            until=began[1],
-            **selection,  # type: ignore[arg-type]  # its options are those of the function
-        )
-        if form == "json":
-            print_json(added)
-        else:
-            _print_added(added)
+    find_modules_here()  # for the mapper
+    added = dataset_from_traces(
+        name,
+        filter=filter_ if where is None else where,
+        mapper=_mapper(mapper),
+        mask=patterns,
+        since=began[0],
+        until=began[1],
+        **selection,  # type: ignore[arg-type]  # its options are those of the function
+    )
+    if form == "json":
+        print_json(added)
+    else:
+        _print_added(added)
 
 
 def _print_added(added: "TraceDataset") -> None:
@@ -154,7 +152,7 @@ dataset.add_command(from_traces)
 @click.option("--id", "id_", help="Column with the example ids.")
 @click.option("--replace", is_flag=True, help="Replace the examples of the dataset instead of adding to them.")
 @FORMAT
-@VERBOSE
+@with_one_line_errors
 def add(
     path: str,
     name: str | None,
@@ -163,115 +161,104 @@ def add(
     id_: str | None,
     replace: bool,
     form: str,
-    verbose: bool,
 ) -> None:
     """Add the rows of the file at PATH (JSONL, JSON, CSV, Parquet) to a dataset, or create the dataset.
 
     Examples already in the dataset keep their ids, so experiments before and after can be compared on them.
     """
-    with one_line_errors(verbose):
-        store, name = Store(), name or stem(path)
-        examples = load_dataset(store, DatasetSpec(path=path, columns=_columns(inputs, reference, id_))).examples
-        made = add_examples(store, name, examples, source=path, replace=replace)
-        if form == "json":
-            print_json({"name": name, **asdict(made)})
-            return
-        counts = difference_text(made.difference)
-        echo(one_line(f"{name}: {made.snapshot}, {made.n_examples} examples; {counts}"))
+    store, name = Store(), name or stem(path)
+    examples = load_dataset(store, DatasetSpec(path=path, columns=_columns(inputs, reference, id_))).examples
+    made = add_examples(store, name, examples, source=path, replace=replace)
+    if form == "json":
+        print_json({"name": name, **asdict(made)})
+        return
+    counts = difference_text(made.difference)
+    echo(one_line(f"{name}: {made.snapshot}, {made.n_examples} examples; {counts}"))
 
 
 @dataset.command("ls")
 @FORMAT
-@VERBOSE
-def list_(form: str, verbose: bool) -> None:
+@with_one_line_errors
+def list_(form: str) -> None:
     """List the datasets."""
-    with one_line_errors(verbose):
-        with store_to_list() as store:
-            found = listed_datasets(store)
-        if form == "json":
-            print_json([{**asdict(row), "splits": row.by_split} for row in found])
-            return
-        if not found:
-            echo(f"no datasets yet: {hints.add_dataset().code} or {hints.run().code} creates one")
-            return
-        columns = ("dataset", "snapshot", "examples", "splits", "versions", "source", "since (UTC)")
-        out = table(*columns, headings=2, wrapped=("splits", "source"))
-        for row in found:
-            shown = "" if row.splits == "{}" else row.splits
-            counts = (str(row.n_examples), shown, str(row.versions))
-            out.add_row(row.name, row.snapshot_id, *counts, row.source, f"{row.since:%Y-%m-%d %H:%M}")
-        console().print(out)
+    with store_to_list() as store:
+        found = listed_datasets(store)
+    if form == "json":
+        print_json([{**asdict(row), "splits": row.by_split} for row in found])
+        return
+    if not found:
+        echo(f"no datasets yet: {hints.add_dataset().code} or {hints.run().code} creates one")
+        return
+    columns = ("dataset", "snapshot", "examples", "splits", "versions", "source", "since (UTC)")
+    out = table(*columns, headings=2, wrapped=("splits", "source"))
+    for row in found:
+        shown = "" if row.splits == "{}" else row.splits
+        counts = (str(row.n_examples), shown, str(row.versions))
+        out.add_row(row.name, row.snapshot_id, *counts, row.source, f"{row.since:%Y-%m-%d %H:%M}")
+    console().print(out)
 
 
 @dataset.command()
 @click.argument("reference")
 @FORMAT
-@VERBOSE
-def show(reference: str, form: str, verbose: bool) -> None:
+@with_one_line_errors
+def show(reference: str, form: str) -> None:
     """Show a dataset's versions, checks and first examples. REFERENCE is a dataset name or a snapshot id."""
-    with one_line_errors(verbose):
-        store = existing_store()
-        snapshot = find_snapshot(store, reference)
-        examples, versions = load_snapshot(store, snapshot), dataset_versions(store, reference)
-        checks, first = snapshot_checks(store, snapshot), examples[:CHANGES_SHOWN]
-        if form == "json":
-            texts = ("inputs", "reference_outputs", "metadata")
-            rows = [{**asdict(row), **{name: from_json(getattr(row, name)) for name in texts}} for row in first]
-            counted = {"snapshot_id": snapshot, "n_examples": len(examples)}
-            print_json({**counted, "versions": versions, "checks": checks, "first_examples": rows})
-            return
-        out = console()
-        out.print(f"{snapshot}: {len(examples)} examples")
-        for version in versions:
-            since = f"{version.recorded_at:%Y-%m-%d %H:%M}"
-            out.print(
-                f"  since {since} UTC: {version.snapshot_id}, {version.n_examples} examples, from {version.source}"
-            )
-        for check in checks:
-            out.print(Text(f"  {check.mark}: {check.message}", style="bold red" if check.mark == "failed" else ""))
-        out.print(_listed(first))
+    store = existing_store()
+    snapshot = find_snapshot(store, reference)
+    examples, versions = load_snapshot(store, snapshot), dataset_versions(store, reference)
+    checks, first = snapshot_checks(store, snapshot), examples[:CHANGES_SHOWN]
+    if form == "json":
+        texts = ("inputs", "reference_outputs", "metadata")
+        rows = [{**asdict(row), **{name: from_json(getattr(row, name)) for name in texts}} for row in first]
+        counted = {"snapshot_id": snapshot, "n_examples": len(examples)}
+        print_json({**counted, "versions": versions, "checks": checks, "first_examples": rows})
+        return
+    out = console()
+    out.print(f"{snapshot}: {len(examples)} examples")
+    for version in versions:
+        since = f"{version.recorded_at:%Y-%m-%d %H:%M}"
+        out.print(f"  since {since} UTC: {version.snapshot_id}, {version.n_examples} examples, from {version.source}")
+    for check in checks:
+        out.print(Text(f"  {check.mark}: {check.message}", style="bold red" if check.mark == "failed" else ""))
+    out.print(_listed(first))
 
 
 @dataset.command()
 @click.argument("old")
 @click.argument("new", required=False)
 @FORMAT
-@VERBOSE
-def diff(old: str, new: str | None, form: str, verbose: bool) -> None:
+@with_one_line_errors
+def diff(old: str, new: str | None, form: str) -> None:
     """Show how NEW differs from OLD, both dataset names or snapshot ids.
 
     Without NEW, compare the newest version of dataset OLD with the version before it.
     """
-    with one_line_errors(verbose):
-        store = existing_store()
-        before, after = (
-            (_previous(store, old), find_snapshot(store, old))
-            if new is None
-            else (find_snapshot(store, old), find_snapshot(store, new))
+    store = existing_store()
+    before, after = (
+        (_previous(store, old), find_snapshot(store, old))
+        if new is None
+        else (find_snapshot(store, old), find_snapshot(store, new))
+    )
+    old_examples, new_examples = load_snapshot(store, before), load_snapshot(store, after)
+    difference = compare_examples(old_examples, new_examples)
+    if form == "json":
+        print_json({"old": before, "new": after, **asdict(difference)})
+        return
+    echo(f"{before} -> {after}: {difference_text(difference)}")
+    for sign, identities in (("+", difference.added), ("-", difference.removed), ("~", difference.changed)):
+        shown = {*identities[:CHANGES_SHOWN]} if sign == "~" else set()
+        old_of, new_of = (
+            {row.example_id: row for row in examples if row.example_id in shown}
+            for examples in (old_examples, new_examples)
         )
-        old_examples, new_examples = load_snapshot(store, before), load_snapshot(store, after)
-        difference = compare_examples(old_examples, new_examples)
-        if form == "json":
-            print_json({"old": before, "new": after, **asdict(difference)})
-            return
-        echo(f"{before} -> {after}: {difference_text(difference)}")
-        for sign, identities in (("+", difference.added), ("-", difference.removed), ("~", difference.changed)):
-            shown = {*identities[:CHANGES_SHOWN]} if sign == "~" else set()
-            old_of, new_of = (
-                {row.example_id: row for row in examples if row.example_id in shown}
-                for examples in (old_examples, new_examples)
-            )
-            for identity in identities[:CHANGES_SHOWN]:
-                echo(one_line(f"  {sign} {identity}"))
-                if identity in shown:
-                    _print_changes(old_of[identity], new_of[identity])
-            if len(identities) > CHANGES_SHOWN:
-                echo(f"  {sign} … and {len(identities) - CHANGES_SHOWN} more")
-
-
-def _print_changes(old: ExampleRow, new: ExampleRow) -> None:
-    for change in field_changes(old, new):
-        echo(one_line(f"      {change.path}: {short(change.old)} -> {short(change.new)}"))
+        for identity in identities[:CHANGES_SHOWN]:
+            echo(one_line(f"  {sign} {identity}"))
+            if identity in shown:
+                for change in field_changes(old_of[identity], new_of[identity]):
+                    echo(one_line(f"      {change.path}: {short(change.old)} -> {short(change.new)}"))
+        if len(identities) > CHANGES_SHOWN:
+            echo(f"  {sign} … and {len(identities) - CHANGES_SHOWN} more")
 
 
 def _columns(inputs: str | None, reference: str | None, id_: str | None) -> ExampleColumns | None:

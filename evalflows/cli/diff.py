@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 
 from evalflows.analysis.changes import ChangeList, ExampleChange
-from evalflows.cli.late_commands import VERBOSE, Detail, one_line_errors, print_json, with_detail
+from evalflows.cli.late_commands import Detail, print_json, with_detail, with_one_line_errors
 from evalflows.cli.output import Console, Table, Text, cell_of_lines, console, echo, echo_error, table
 from evalflows.cli.sections import IN_BRIEF, Section, lines_section, print_sections
 from evalflows.cli.show import (
@@ -85,14 +85,13 @@ _STYLES = {"removed": "red", "added": "green", "cut": "yellow"}
     help="json: one document on standard output, and nothing else; md: a Markdown page; html: a file of its own.",
 )
 @with_detail
-@VERBOSE
+@with_one_line_errors
 def diff(
     baseline: str,
     candidates: tuple[str, ...],
     limit: int | None,
     form: str,
     detail: Detail,
-    verbose: bool,
     **settings: object,
 ) -> None:
     """Compare stored experiments with a BASELINE, on the metrics that they share.
@@ -100,44 +99,39 @@ def diff(
     Experiments are given by id, id prefix or name: NAME is the newest run of a name, NAME~1 the one before it. They may
     have been started together or apart. Nothing is run or stored, but --slices keeps which inputs are alike.
     """
-    with one_line_errors(verbose):
-        store = existing_store()
-        if not candidates:
-            raise InputError(
-                f"diff: got one experiment, {baseline!r}, wanted a baseline and a candidate{_such_as(store, baseline)}"
-            )
-        from evalflows.analysis.input_groups import keep_groups
-        from evalflows.reports.diff import diff_of
+    store = existing_store()
+    if not candidates:
+        raise InputError(
+            f"diff: got one experiment, {baseline!r}, wanted a baseline and a candidate{_such_as(store, baseline)}"
+        )
+    from evalflows.analysis.input_groups import keep_groups
+    from evalflows.reports.diff import diff_of
 
-        found, *others = [_experiment(store, reference) for reference in (baseline, *candidates)]
-        most = EXAMPLES_LISTED if limit is None else limit
-        if settings["slices"]:
-            for experiment in others:
-                keep_groups(store, store.read("experiments", experiment)[0].snapshot_id)
-        with store.reading(once=True):
-            compared = diff_of(store, found, others, limit=most, **settings)  # type: ignore[arg-type]  # as declared
-        if form == "json":
-            print_json(diff_document(compared))
-        elif form == "md":
-            echo(diff_markdown(compared))
-        elif form == "html":
-            echo(_html(store, compared))
+    found, *others = [_experiment(store, reference) for reference in (baseline, *candidates)]
+    most = EXAMPLES_LISTED if limit is None else limit
+    if settings["slices"]:
+        for experiment in others:
+            keep_groups(store, store.read("experiments", experiment)[0].snapshot_id)
+    with store.reading(once=True):
+        compared = diff_of(store, found, others, limit=most, **settings)  # type: ignore[arg-type]  # as declared
+    if form == "json":
+        print_json(diff_document(compared))
+    elif form == "md":
+        echo(diff_markdown(compared))
+    elif form == "html":
+        from evalflows.dashboard.compare import diff_page  # late: the other formats need no templates
+        from evalflows.dashboard.links import NoLinks
+        from evalflows.dashboard.rendering import Site, one_file
+
+        site = Site(store=store, links=NoLinks())
+        page = diff_page(site, compared)
+        echo(one_file(page.title, [page], site))
+    else:
+        if detail is None and limit is None:
+            print_brief(console(), compared)
         else:
-            if detail is None and limit is None:
-                print_brief(console(), compared)
-            else:
-                print_diff(console(), compared, wide=detail == "wide")
-            print_next(console(), after_diff(store, compared), links_here().compare(found, *others))
-
-
-def _html(store: Store, compared: ExperimentsDiff) -> str:
-    from evalflows.dashboard.compare import diff_page  # late: the other formats need no templates
-    from evalflows.dashboard.links import NoLinks
-    from evalflows.dashboard.rendering import Site, one_file
-
-    site = Site(store=store, links=NoLinks())
-    page = diff_page(site, compared)
-    return one_file(page.title, [page], site)
+            print_diff(console(), compared, wide=detail == "wide")
+        print_next(console(), after_diff(store, compared), links_here().compare(found, *others))
 
 
 def _such_as(store: Store, reference: str) -> str:

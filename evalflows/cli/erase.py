@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
+from evalflows.cli.late_commands import FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import console, echo, table
 from evalflows.prefect_server import OTHER_DATABASES, Home
 from evalflows.prefect_texts import erase_prefect_texts
@@ -22,7 +22,6 @@ from evalflows.store.retention import Erased, Retained, earlier, erase, finish, 
 from evalflows.store.retention import retain as apply_rules
 from evalflows.store.spool import RECEIVED, spool_folder
 from evalflows.store.sql import existing_store
-from evalflows.store.store import Store
 
 COPIES = (
     "copies elsewhere stay: exports, reports, backups, your own specs, the model providers' (docs/reference/store.md)"
@@ -47,8 +46,8 @@ OWN_SERVER = (
 @click.option("--finish", "finishes", is_flag=True, help="Only finish erasures that were interrupted.")
 @click.option("--yes", is_flag=True, help="Erase. Without it, only say what would be erased.")
 @FORMAT
-@VERBOSE
-def forget(form: str, verbose: bool, yes: bool, finishes: bool, where: Sequence[str], **named: Any) -> None:
+@with_one_line_errors
+def forget(form: str, yes: bool, finishes: bool, where: Sequence[str], **named: Any) -> None:
     """Erase the texts of examples, traces or a person everywhere in the store, and keep the figures.
 
     Says what would be erased; --yes erases it, which cannot be undone. Of examples, that is their texts in all
@@ -56,21 +55,25 @@ def forget(form: str, verbose: bool, yes: bool, finishes: bool, where: Sequence[
     Scores, statuses, ids and versions stay, so every figure can be made again. Nothing may run on the experiments
     meanwhile. If it was interrupted, run it again.
     """
-    with one_line_errors(verbose):
-        if finishes:
-            _print([*finish(existing_store(), erase_prefect_texts)], form)
-            return
-        selection = Selection(where=dict(map(_pair, where)), **named)
-        store = existing_store()
-        if not yes:
-            _print([would_erase(store, selection)], form)
-            return
-        store_received(store)
-        before = earlier(store, selection)
-        done = erase(store, selection, who(), erase_prefect_texts)
-        _print([done], form)
-        if before is not None and form == "table":
-            echo(f"erased before, at {before[1]:%Y-%m-%d %H:%M} UTC: {before[0]}")
+    if finishes:
+        _print([*finish(existing_store(), erase_prefect_texts)], form)
+        return
+    selection = Selection(where=dict(map(_pair, where)), **named)
+    store = existing_store()
+    if not yes:
+        _print([would_erase(store, selection)], form)
+        return
+    # Store what a receiver that has ended had accepted, so that it is found. A running one does so itself.
+    folder = spool_folder(store) / RECEIVED
+    if folder.is_dir():
+        journal = Journal(folder)
+        Folding(store, journal).stop()
+        journal.close()
+    before = earlier(store, selection)
+    done = erase(store, selection, who(), erase_prefect_texts)
+    _print([done], form)
+    if before is not None and form == "table":
+        echo(f"erased before, at {before[1]:%Y-%m-%d %H:%M} UTC: {before[0]}")
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -86,15 +89,6 @@ def who() -> str | None:
         return getpass.getuser()
     except (OSError, KeyError):
         return None
-
-
-def store_received(store: Store) -> None:
-    """Store what a receiver that has ended had accepted, so that it is found. A running one does so itself."""
-    folder = spool_folder(store) / RECEIVED
-    if folder.is_dir():
-        journal = Journal(folder)
-        Folding(store, journal).stop()
-        journal.close()
 
 
 def _print(done: Sequence[Erased], form: str) -> None:
@@ -144,21 +138,20 @@ def _document(erased: Erased) -> dict[str, Any]:
 @click.argument("spec", metavar="SPEC", type=click.Path())
 @click.option("--yes", is_flag=True, help="Erase and remove. Without it, only say what is too old.")
 @FORMAT
-@VERBOSE
-def retain(spec: str, form: str, verbose: bool, yes: bool) -> None:
+@with_one_line_errors
+def retain(spec: str, form: str, yes: bool) -> None:
     """Erase texts and remove experiments that are older than the rules of a SPEC file (YAML) allow.
 
     Says what is too old; --yes erases or removes it, which cannot be undone. Figures of erased texts stay. Baselines,
     decisions, comparisons, labels and the experiments that they refer to stay, and so do the newest of each name. What
     a process works on waits for the next time.
     """
-    with one_line_errors(verbose):
-        rules, store = load_retention(spec), existing_store()
-        done = apply_rules(store, rules, who(), erase_prefect_texts) if yes else would_retain(store, rules)
-        if form == "json":
-            print_json([{"rule": row.rule, "rows": dict(row.rows), "experiments": [*row.experiments]} for row in done])
-        else:
-            _print_retained(done, yes)
+    rules, store = load_retention(spec), existing_store()
+    done = apply_rules(store, rules, who(), erase_prefect_texts) if yes else would_retain(store, rules)
+    if form == "json":
+        print_json([{"rule": row.rule, "rows": dict(row.rows), "experiments": [*row.experiments]} for row in done])
+    else:
+        _print_retained(done, yes)
 
 
 def _print_retained(done: Sequence[Retained], yes: bool) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
-from evalflows.cli.late_commands import VERBOSE, one_line_errors, print_json
+from evalflows.cli.late_commands import print_json, with_one_line_errors
 from evalflows.cli.output import Text, console, echo, print_csv, stdout_to_stderr, table
 from evalflows.cli.running import find_modules_here, prepare_runs
 from evalflows.specs import hints
@@ -51,7 +51,7 @@ ANSWER = "outputs"
 @click.option("--connection", help="Connection of a model-based evaluator. Default: openai.")
 @click.option("--model", help="Model to call. Default: the connection's model.")
 @TABLE_CSV_JSON
-@VERBOSE
+@with_one_line_errors
 def evaluators(
     name: str | None,
     row: str | None,
@@ -60,7 +60,6 @@ def evaluators(
     connection: str | None,
     model: str | None,
     form: str,
-    verbose: bool,
 ) -> None:
     """List the evaluators that have a short name, or describe evaluator NAME.
 
@@ -68,26 +67,21 @@ def evaluators(
     With --try, run the evaluator on one row: {"inputs", "outputs", "reference_outputs", "metadata"}, with the answer
     under outputs. Model calls are paid for and recorded in the ledger; the scores are stored with --keep.
     """
-    with one_line_errors(verbose):
-        if name is None:
-            given = {"--try": row, "--keep": keep, "--set": changes, "--connection": connection, "--model": model}
-            _refuse_without_name(given)
-            _list(form)
-            return
-        if ":" in name:
-            find_modules_here()
-        if keep and row is None:
-            raise InputError("--keep: wanted --try too")
-        if row is None:
-            _describe(name, _settings(changes), form)
-        else:
-            _try(_spec(name, _settings(changes), connection, model), row, form, keep=keep)
-
-
-def _refuse_without_name(options: Mapping[str, Any]) -> None:
-    for option, value in options.items():
-        if value:
-            raise InputError(f"{option}: wanted the name of an evaluator too")
+    if name is None:
+        given = {"--try": row, "--keep": keep, "--set": changes, "--connection": connection, "--model": model}
+        for option, value in given.items():
+            if value:
+                raise InputError(f"{option}: wanted the name of an evaluator too")
+        _list(form)
+        return
+    if ":" in name:
+        find_modules_here()
+    if keep and row is None:
+        raise InputError("--keep: wanted --try too")
+    if row is None:
+        _describe(name, _settings(changes), form)
+    else:
+        _try(_spec(name, _settings(changes), connection, model), row, form, keep=keep)
 
 
 def _settings(changes: Iterable[str]) -> dict[str, Any]:
@@ -214,7 +208,9 @@ def _print_scores(results: "Sequence[EvaluationResult | JudgementRow]", form: st
         print_json([_columns(result) for result in results])
     else:
         for result in results:
-            echo(_in_words(result))
+            turn = f", turn {result.turn}" if result.turn is not None else ""
+            lines = [f"{result.metric}{turn}: {_value(result)}", *(result.comment or "").splitlines()]
+            echo("\n  ".join(lines))
         echo(_spent(results[0]))
 
 
@@ -240,12 +236,6 @@ def _usage(result: "EvaluationResult | JudgementRow") -> "Usage | JudgementRow":
 def _columns(result: "EvaluationResult | JudgementRow") -> dict[str, Any]:
     usage = _usage(result)
     return {name: getattr(usage if hasattr(usage, name) else result, name) for name in (*SCORE, *SPENT)}
-
-
-def _in_words(result: "EvaluationResult | JudgementRow") -> str:
-    turn = f", turn {result.turn}" if result.turn is not None else ""
-    lines = [f"{result.metric}{turn}: {_value(result)}", *(result.comment or "").splitlines()]
-    return "\n  ".join(lines)
 
 
 def _value(result: "EvaluationResult | JudgementRow") -> str:

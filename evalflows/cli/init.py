@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from evalflows.cli.late_commands import VERBOSE, one_line_errors
+from evalflows.cli.late_commands import with_one_line_errors
 from evalflows.cli.output import echo
 from evalflows.specs.errors import InputError
 
@@ -145,19 +145,18 @@ For coding agents: evalflows init --agents"""
 @click.option(
     "--agents", "with_agents", is_flag=True, help="Also a skill for coding agents, and a section of AGENTS.md."
 )
-@VERBOSE
-def init(with_agents: bool, verbose: bool) -> None:
+@with_one_line_errors
+def init(with_agents: bool) -> None:
     """Start the evaluations of the repository in the current folder: write a small example that runs as it is.
 
     An experiment with a gate, its questions, targets, an evaluator and a pytest test in evals/; prefect.yaml with
     deployments; a GitHub workflow that decides the gate. Files that exist are kept.
     """
-    with one_line_errors(verbose):
-        done = scaffold(with_agents=with_agents)
-        for line in done:
-            echo(line)
-        if (block := lacking_deployments()) is not None:
-            echo(f"\nTo deploy it from your prefect.yaml, add:\n{block.rstrip()}")
-        if f"wrote  {WORKFLOW}" in done and not requirement():
-            echo(f"\nSet EVALFLOWS in {WORKFLOW} to what pip can install there.")
-        echo(NEXT)
+    done = scaffold(with_agents=with_agents)
+    for line in done:
+        echo(line)
+    if (block := lacking_deployments()) is not None:
+        echo(f"\nTo deploy it from your prefect.yaml, add:\n{block.rstrip()}")
+    if f"wrote  {WORKFLOW}" in done and not requirement():
+        echo(f"\nSet EVALFLOWS in {WORKFLOW} to what pip can install there.")
+    echo(NEXT)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from evalflows.analysis.figures import figure
-from evalflows.cli.late_commands import FORMAT, VERBOSE, VERBOSE_RUN, one_line_errors, print_json, stdout_for
+from evalflows.cli.late_commands import (
+    FORMAT,
+    VERBOSE_RUN,
+    one_line_errors,
+    print_json,
+    stdout_for,
+    with_one_line_errors,
+)
 from evalflows.cli.output import Text, console, echo, print_csv, table
 from evalflows.cli.stores import store_to_list
 from evalflows.reports.judges import JudgeReport, judge_reports
@@ -39,45 +46,43 @@ def labels() -> None:
 @click.option("--labeller", help="Labeller of rows that name none.")
 @click.option("--machine", metavar="NAME", help="A program gave all of them: they never count as a person's.")
 @FORMAT
-@VERBOSE
-def import_(path: str, metric: str | None, labeller: str | None, machine: str | None, form: str, verbose: bool) -> None:
+@with_one_line_errors
+def import_(path: str, metric: str | None, labeller: str | None, machine: str | None, form: str) -> None:
     """Import the labels of a FILE (CSV, JSON, JSONL, Parquet). On the first error, import nothing.
 
     A row has run_id, or experiment and example_id; value, label or feedback (up, down), or winner and
     other_experiment; and optionally metric, labeller, comment, labelled_at. Importing the same labels again changes
     nothing.
     """
-    with one_line_errors(verbose):
-        imported = import_labels(Store(), path, metric=metric, labeller=labeller, machine=machine)
-        if form == "json":
-            print_json(imported)
-            return
-        metrics = ", ".join(sorted({label.metric for label in imported.labels}))
-        outcome = "already imported" if imported.already_imported else "imported"
-        empty = f"; {imported.left_empty} rows without a label skipped" if imported.left_empty else ""
-        echo(one_line(f"{len(imported.labels)} labels of {metrics} {outcome}{empty}"))
+    imported = import_labels(Store(), path, metric=metric, labeller=labeller, machine=machine)
+    if form == "json":
+        print_json(imported)
+        return
+    metrics = ", ".join(sorted({label.metric for label in imported.labels}))
+    outcome = "already imported" if imported.already_imported else "imported"
+    empty = f"; {imported.left_empty} rows without a label skipped" if imported.left_empty else ""
+    echo(one_line(f"{len(imported.labels)} labels of {metrics} {outcome}{empty}"))
 
 
 @labels.command("ls")
 @FORMAT
-@VERBOSE
-def list_(form: str, verbose: bool) -> None:
+@with_one_line_errors
+def list_(form: str) -> None:
     """List the imported labels by file, newest first."""
-    with one_line_errors(verbose):
-        with store_to_list() as store:
-            rows = listed_batches(store)
-        if form == "json":
-            print_json(rows)
-            return
-        if not rows:
-            echo(f"no labels yet: {hints.import_labels().code} imports some")
-            return
-        columns = ("from", "metrics", "labels", "labellers", "experiments", "imported (UTC)", "batch")
-        out = table(*columns, headings=1, wrapped=("from", "metrics", "experiments"))
-        for row in rows:
-            counts, when = (str(row.n_labels), str(row.n_labellers)), f"{row.imported_at:%Y-%m-%d %H:%M}"
-            out.add_row(row.source, row.metrics, *counts, row.experiments or "", when, row.batch_id)
-        console().print(out)
+    with store_to_list() as store:
+        rows = listed_batches(store)
+    if form == "json":
+        print_json(rows)
+        return
+    if not rows:
+        echo(f"no labels yet: {hints.import_labels().code} imports some")
+        return
+    columns = ("from", "metrics", "labels", "labellers", "experiments", "imported (UTC)", "batch")
+    out = table(*columns, headings=1, wrapped=("from", "metrics", "experiments"))
+    for row in rows:
+        counts, when = (str(row.n_labels), str(row.n_labellers)), f"{row.imported_at:%Y-%m-%d %H:%M}"
+        out.add_row(row.source, row.metrics, *counts, row.experiments or "", when, row.batch_id)
+    console().print(out)
 
 
 @labels.command()
@@ -123,75 +128,71 @@ def agreement(experiment: str, metric: str, people: str | None, form: str, verbo
     "sure; mixed: half of each.",
 )
 @click.option("--out", metavar="FILE.csv", help="Output file. Default: standard output.")
-@VERBOSE
-def next_(
-    experiment: str, metric: str, people: str | None, n: int, order: "Order", out: str | None, verbose: bool
-) -> None:
+@with_one_line_errors
+def next_(experiment: str, metric: str, people: str | None, n: int, order: "Order", out: str | None) -> None:
     """Write the runs to label next as CSV: fill in the column `value`, then import the file.
 
     By default half are a random sample, which all estimates are based on, and half those of which the judge of METRIC
     is least sure.
     """
-    with one_line_errors(verbose):
-        from evalflows.analysis.label_sampling import next_to_label
+    from evalflows.analysis.label_sampling import next_to_label
 
-        existing_store()
-        selection = next_to_label(experiment, metric, people or metric, n, order)
-        if not selection.rows:
-            echo(one_line(f"every judged run of {selection.name} has a label of {people or metric}"), err=True)
-            return
-        columns, rows = [*selection.rows[0]], [row.values() for row in selection.rows]
-        if out is None:
-            print_csv(columns, rows)
-        else:
-            text = io.StringIO()
-            write_csv(text, columns, rows)
-            _write_new(Path(out), text.getvalue())
-        echo(selection.text, err=True)
+    existing_store()
+    selection = next_to_label(experiment, metric, people or metric, n, order)
+    if not selection.rows:
+        echo(one_line(f"every judged run of {selection.name} has a label of {people or metric}"), err=True)
+        return
+    columns, rows = [*selection.rows[0]], [row.values() for row in selection.rows]
+    if out is None:
+        print_csv(columns, rows)
+    else:
+        text = io.StringIO()
+        write_csv(text, columns, rows)
+        _write_new(Path(out), text.getvalue())
+    echo(selection.text, err=True)
 
 
 @labels.command()
 @FORMAT
-@VERBOSE
-def judges(form: str, verbose: bool) -> None:
+@with_one_line_errors
+def judges(form: str) -> None:
     """List all judges with human labels, by label metric, best agreement first.
 
     What several people said of an item counts once, by majority.
     """
-    with one_line_errors(verbose):
-        from evalflows.analysis.judge_standings import judge_standings
+    from evalflows.analysis.judge_standings import judge_standings
 
-        with store_to_list() as store:
-            standings = judge_standings(store)
-        if form == "json":
-            print_json(standings)
-            return
-        if not standings:
-            echo(f"no judge has human labels yet: {hints.import_labels().code} imports some")
-            return
-        out = table(
-            *(
-                "label metric",
-                "judge",
-                "model",
-                "metric",
-                "agreement",
-                "kappa",
-                "correlation",
-                "bias",
-                "items",
-                "labels",
-                "version",
-            ),
-            headings=4,
-        )
-        for judge in standings:
-            numbers = (figure(judge.kappa, ""), figure(judge.correlation, ""), figure(judge.bias, "", signed=True))
-            n = f"{judge.n_labels} (feedback)" if judge.from_feedback else str(judge.n_labels)
-            share = "-" if judge.agreement is None else f"{judge.agreement:.1%}"
-            cells = (judge.people_metric, judge.evaluator, judge.judge_model, judge.metric, share)
-            out.add_row(*cells, *numbers, str(judge.n_items), n, judge.evaluator_version[:8])
-        console().print(out)
+    with store_to_list() as store:
+        standings = judge_standings(store)
+    if form == "json":
+        print_json(standings)
+        return
+    if not standings:
+        echo(f"no judge has human labels yet: {hints.import_labels().code} imports some")
+        return
+    out = table(
+        *(
+            "label metric",
+            "judge",
+            "model",
+            "metric",
+            "agreement",
+            "kappa",
+            "correlation",
+            "bias",
+            "items",
+            "labels",
+            "version",
+        ),
+        headings=4,
+    )
+    for judge in standings:
+        numbers = (figure(judge.kappa, ""), figure(judge.correlation, ""), figure(judge.bias, "", signed=True))
+        n = f"{judge.n_labels} (feedback)" if judge.from_feedback else str(judge.n_labels)
+        share = "-" if judge.agreement is None else f"{judge.agreement:.1%}"
+        cells = (judge.people_metric, judge.evaluator, judge.judge_model, judge.metric, share)
+        out.add_row(*cells, *numbers, str(judge.n_items), n, judge.evaluator_version[:8])
+    console().print(out)
 
 
 def _write_new(target: Path, text: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
+from functools import wraps
 from importlib import import_module
 from itertools import pairwise
 from typing import Any, Literal, TypeVar
@@ -19,7 +20,6 @@ from evalflows.cli.output import discard_output, echo, echo_error, echo_tracebac
 from evalflows.specs.errors import GateFailedError, IncompleteError, InputError, NotFoundError, StorageError, describe
 from evalflows.specs.escaping import escaped, json_text
 
-VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
 VERBOSE_RUN = click.option("--verbose", is_flag=True, help="Show Prefect's log and the traceback of an error.")
 Detail = Literal["all", "wide"] | None
 """How much is printed: all, all with all columns, or by default what matters most."""
@@ -160,6 +160,17 @@ def one_line_errors(verbose: bool) -> Iterator[None]:
             _end("stopped", "stopped", INTERRUPTED, verbose)
         message = f"internal error in evalflows: {describe(error)} (--verbose shows the traceback)"
         _end("internal", message, FAULT, verbose)
+
+
+def with_one_line_errors(command: Command) -> Command:
+    """Add `--verbose`, which the command does not get, and end the program with one line on stderr on any exception."""
+
+    @wraps(command)
+    def run(*, verbose: bool, **given: Any) -> None:
+        with one_line_errors(verbose):
+            command(**given)
+
+    return click.option("--verbose", is_flag=True, help="Show the traceback of an error.")(run)  # type: ignore[return-value]
 
 
 def is_interrupted_query(error: BaseException) -> bool:

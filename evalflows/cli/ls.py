@@ -7,7 +7,7 @@ from datetime import datetime
 import click
 from rich.padding import Padding
 
-from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
+from evalflows.cli.late_commands import FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import DECISION_STYLES, GAP, Table, Text, console, echo, echo_error, table
 from evalflows.reports.comparison import Overview, comparison_overviews
 from evalflows.reports.documents import listed
@@ -47,26 +47,25 @@ _NEWEST = "order by started_at desc"
 @click.option("--all", "with_ids", is_flag=True, help="Print ids and all columns, on two lines where they do not fit.")
 @click.option("--since", type=click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M"]), help="Only those started since (UTC).")
 @FORMAT
-@VERBOSE
-def ls(with_ids: bool, form: str, verbose: bool, **wanted: str | datetime | None) -> None:
+@with_one_line_errors
+def ls(with_ids: bool, form: str, **wanted: str | datetime | None) -> None:
     """List experiments with the decisions of their gates, and comparisons, newest first."""
-    with one_line_errors(verbose):
-        if not is_store(layout := Layout.at()):
-            echo_error(no_store(layout))
-            _print_list([], [], {}, form, "", with_ids=with_ids)
-            return
-        store = Store(layout.root)
-        values = [wanted[name] for name in ("name", "tag", "since", "dataset")]
-        is_filtered = any(value is not None for value in values)
-        none = "no experiments of that kind" if is_filtered else one_line(no_experiments(layout))
-        experiments = overviews(store, f"{_WANTED} and ($4 is null or dataset_name = $4) {_NEWEST}, target", values)
-        compared = comparison_overviews(store, f"{_WANTED} and $4 is null {_NEWEST}", values)
-        gates = conclusions_on(store, [experiment.experiment_id for experiment in experiments]) if experiments else {}
-        if form != "json":
-            experiments = _with_sources(store, experiments)
-            before = worse_before(store, [*gates]) if gates else {}
-            gates = {owner: _with_earlier(by_gate, before.get(owner, {})) for owner, by_gate in gates.items()}
-        _print_list(experiments, compared, gates, form, none, with_ids=with_ids)
+    if not is_store(layout := Layout.at()):
+        echo_error(no_store(layout))
+        _print_list([], [], {}, form, "", with_ids=with_ids)
+        return
+    store = Store(layout.root)
+    values = [wanted[name] for name in ("name", "tag", "since", "dataset")]
+    is_filtered = any(value is not None for value in values)
+    none = "no experiments of that kind" if is_filtered else one_line(no_experiments(layout))
+    experiments = overviews(store, f"{_WANTED} and ($4 is null or dataset_name = $4) {_NEWEST}, target", values)
+    compared = comparison_overviews(store, f"{_WANTED} and $4 is null {_NEWEST}", values)
+    gates = conclusions_on(store, [experiment.experiment_id for experiment in experiments]) if experiments else {}
+    if form != "json":
+        experiments = _with_sources(store, experiments)
+        before = worse_before(store, [*gates]) if gates else {}
+        gates = {owner: _with_earlier(by_gate, before.get(owner, {})) for owner, by_gate in gates.items()}
+    _print_list(experiments, compared, gates, form, none, with_ids=with_ids)
 
 
 def _with_earlier(conclusions: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 import click
 
 from evalflows.cli.commands import COMMANDS
-from evalflows.cli.late_commands import VERBOSE, LateCommand, one_line_errors
+from evalflows.cli.late_commands import LateCommand, with_one_line_errors
 from evalflows.specs.errors import InputError, names_to_choose
 
 
@@ -11,28 +11,27 @@ from evalflows.specs.errors import InputError, names_to_choose
 @click.option("--allow", type=click.Choice(["run"]), help="run: also tools that run, gate and resume, and may pay.")
 @click.option("--budget-usd", type=click.FloatRange(0, min_open=True), help="What all runs may cost together.")
 @click.option("--max-calls", type=click.IntRange(1), help="How many model calls all runs may make together.")
-@VERBOSE
-def mcp(allow: str | None, budget_usd: float | None, max_calls: int | None, verbose: bool) -> None:
+@with_one_line_errors
+def mcp(allow: str | None, budget_usd: float | None, max_calls: int | None) -> None:
     """Serve the store as tools to a coding agent, on standard input and output (Model Context Protocol).
 
     Its tools only read, unless --allow run is given with a budget, which is held over the server's whole life.
     """
-    with one_line_errors(verbose):
-        given = (budget_usd, max_calls)
-        if allow and None in given:
-            raise InputError("mcp: got --allow run, wanted --budget-usd and --max-calls too")
-        if not allow and given != (None, None):
-            raise InputError("mcp: got a budget, wanted --allow run too")
-        try:
-            from evalflows.mcp_server import Allowance, server
-        except ModuleNotFoundError as error:
-            if error.name != "mcp":
-                raise
-            raise InputError("mcp: got no package mcp, wanted `pip install 'evalflows[mcp]'`") from error
-        from evalflows.store.store import Store
+    given = (budget_usd, max_calls)
+    if allow and None in given:
+        raise InputError("mcp: got --allow run, wanted --budget-usd and --max-calls too")
+    if not allow and given != (None, None):
+        raise InputError("mcp: got a budget, wanted --allow run too")
+    try:
+        from evalflows.mcp_server import Allowance, server
+    except ModuleNotFoundError as error:
+        if error.name != "mcp":
+            raise
+        raise InputError("mcp: got no package mcp, wanted `pip install 'evalflows[mcp]'`") from error
+    from evalflows.store.store import Store
 
-        allowance = Allowance(usd=budget_usd, calls=max_calls) if budget_usd and max_calls else None
-        server(Store(), help_of, allowance).run("stdio")
+    allowance = Allowance(usd=budget_usd, calls=max_calls) if budget_usd and max_calls else None
+    server(Store(), help_of, allowance).run("stdio")
 
 
 def help_of(name: str | None) -> str:

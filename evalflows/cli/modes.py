@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
+from evalflows.cli.late_commands import FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import Text, console, echo, table
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
@@ -59,7 +59,7 @@ def modes() -> None:
     "--similarity", type=click.FloatRange(0, 1), help="Mean similarity from which failures are alike.  [0.45]"
 )
 @FORMAT
-@VERBOSE
+@with_one_line_errors
 def find(
     experiments: tuple[str, ...],
     traces: str | None,
@@ -75,7 +75,6 @@ def find(
     max_calls: int,
     similarity: float | None,
     form: str,
-    verbose: bool,
 ) -> None:
     """Group what was noted about failed answers or traces, and add a mode for each new group to a file.
 
@@ -83,46 +82,43 @@ def find(
     as they are, and are not proposed again. Review what was added: names, definitions, and modes that are one. With
     --topics, tasks are grouped by what they ask for.
     """
-    with one_line_errors(verbose):
-        from evalflows.analysis.modes import SIMILARITY, Model, find_modes, to_describe
-        from evalflows.specs.failure_modes import Kind, adding, edit, load_taxonomy
+    from evalflows.analysis.modes import SIMILARITY, Model, find_modes, to_describe
+    from evalflows.specs.failure_modes import Kind, adding, edit, load_taxonomy
 
-        if bool(experiments) == (traces is not None):
-            raise InputError("modes find: wanted either experiments or --traces FILTER")
-        if topics is not None and (failed or against):
-            raise InputError("modes find: got --topics, which takes all answers, and --failed or --against")
-        if (describe or plan) and not connection:
-            raise InputError("modes find: got no --connection, wanted that of the model for --describe and --plan")
-        if plan and form == "json":
-            raise InputError("modes find: got --plan and --format json, wanted one of them")
-        store = existing_store()
-        kind: Kind = "modes" if topics is None else "topic"
-        file = Path(path or ("failure_modes.yaml" if topics is None else "topics.yaml"))
-        failures = _searched(store, experiments, traces, failed, against, topics)
-        if plan:
-            n = len(to_describe(failures, kind)) if describe else 0
-            what = "failures without a note" if topics is None else "tasks"
-            most = f"at most {max_calls} (--max-calls), without those that were made before"
-            echo(f"calls to {connection}: {n} to describe {what}, and one for the name of each new group; {most}")
-            return
-        taxonomy = load_taxonomy(file) if file.exists() else None
-        found = find_modes(
-            store,
-            failures,
-            taxonomy,
-            embeddings=embeddings,
-            model=Model(connection=connection, name=model, max_calls=max_calls, describes=describe)
-            if connection
-            else None,
-            similarity=SIMILARITY if similarity is None else similarity,
-            kind=kind,
-        )
-        if found.proposed:
-            edit(file, adding([group.mode for group in found.proposed], kind))
-        if form == "json":
-            print_json(found)
-        else:
-            _print(found, str(file))
+    if bool(experiments) == (traces is not None):
+        raise InputError("modes find: wanted either experiments or --traces FILTER")
+    if topics is not None and (failed or against):
+        raise InputError("modes find: got --topics, which takes all answers, and --failed or --against")
+    if (describe or plan) and not connection:
+        raise InputError("modes find: got no --connection, wanted that of the model for --describe and --plan")
+    if plan and form == "json":
+        raise InputError("modes find: got --plan and --format json, wanted one of them")
+    store = existing_store()
+    kind: Kind = "modes" if topics is None else "topic"
+    file = Path(path or ("failure_modes.yaml" if topics is None else "topics.yaml"))
+    failures = _searched(store, experiments, traces, failed, against, topics)
+    if plan:
+        n = len(to_describe(failures, kind)) if describe else 0
+        what = "failures without a note" if topics is None else "tasks"
+        most = f"at most {max_calls} (--max-calls), without those that were made before"
+        echo(f"calls to {connection}: {n} to describe {what}, and one for the name of each new group; {most}")
+        return
+    taxonomy = load_taxonomy(file) if file.exists() else None
+    found = find_modes(
+        store,
+        failures,
+        taxonomy,
+        embeddings=embeddings,
+        model=Model(connection=connection, name=model, max_calls=max_calls, describes=describe) if connection else None,
+        similarity=SIMILARITY if similarity is None else similarity,
+        kind=kind,
+    )
+    if found.proposed:
+        edit(file, adding([group.mode for group in found.proposed], kind))
+    if form == "json":
+        print_json(found)
+    else:
+        _print(found, str(file))
 
 
 def _searched(
@@ -169,28 +165,27 @@ def _searched(
 )
 @click.option("--file", "path", default="failure_modes.yaml", show_default=True, help="The taxonomy.")
 @FORMAT
-@VERBOSE
-def close(mode: str, experiment: str, path: str, form: str, verbose: bool) -> None:
+@with_one_line_errors
+def close(mode: str, experiment: str, path: str, form: str) -> None:
     """Mark a MODE as closed since an experiment or a day of production, and show what changed in the file.
 
     A gate or a trace evaluation with `closed_modes` has a rule for each closed mode from then on.
     """
-    with one_line_errors(verbose):
-        from difflib import unified_diff
+    from difflib import unified_diff
 
-        from evalflows.specs.failure_modes import edit, with_status
-        from evalflows.store.queries.failures import rates_of_mode
+    from evalflows.specs.failure_modes import edit, with_status
+    from evalflows.store.queries.failures import rates_of_mode
 
-        rate = rates_of_mode(existing_store(), mode, experiment)[-1]
-        before, after = edit(Path(path), with_status(mode, "closed", rate.started_at.date()))
-        changed = [*unified_diff(before.splitlines(), after.splitlines(), path, path, n=1, lineterm="")]
-        if form == "json":
-            print_json({"mode": mode, "rate": rate, "changed": changed})
-            return
-        for line in changed:
-            echo(line)
-        day = "" if rate.subject_kind == "run" else f" on {rate.started_at:%Y-%m-%d}"
-        console().print(Text(f"{rate.text} in {rate.experiment}{day}"))
+    rate = rates_of_mode(existing_store(), mode, experiment)[-1]
+    before, after = edit(Path(path), with_status(mode, "closed", rate.started_at.date()))
+    changed = [*unified_diff(before.splitlines(), after.splitlines(), path, path, n=1, lineterm="")]
+    if form == "json":
+        print_json({"mode": mode, "rate": rate, "changed": changed})
+        return
+    for line in changed:
+        echo(line)
+    day = "" if rate.subject_kind == "run" else f" on {rate.started_at:%Y-%m-%d}"
+    console().print(Text(f"{rate.text} in {rate.experiment}{day}"))
 
 
 @modes.command()
@@ -198,33 +193,30 @@ def close(mode: str, experiment: str, path: str, form: str, verbose: bool) -> No
 @click.option("--file", "path", default="failure_modes.yaml", show_default=True, help="The taxonomy.")
 @click.option("--n", type=click.IntRange(min=0), default=10, show_default=True, help="Most answers that are shown.")
 @FORMAT
-@VERBOSE
-def show(mode: str, path: str, n: int, form: str, verbose: bool) -> None:
+@with_one_line_errors
+def show(mode: str, path: str, n: int, form: str) -> None:
     """Show a MODE: its definition, its rate in experiments and by day, and the newest answers and traces with it."""
-    with one_line_errors(verbose):
-        from evalflows.specs.failure_modes import load_taxonomy
-        from evalflows.store.queries.failures import answers_with_mode, rates_of_mode
+    from evalflows.specs.failure_modes import load_taxonomy
+    from evalflows.store.queries.failures import answers_with_mode, rates_of_mode
 
-        store = existing_store()
-        found = load_taxonomy(path).mode(mode)
-        rates, answers = rates_of_mode(store, mode), answers_with_mode(store, mode, n)
-        if form == "json":
-            print_json({"mode": found.model_dump(), "rates": rates, "answers": answers})
-            return
-        out = console()
-        since = f" since {found.since}" if found.since else ""
-        out.print(Text(f"{mode}, {found.status}{since}: {found.definition}", style="bold"))
-        over_time = table("experiment or evaluation", "began (UTC)", "rate", "evaluator's version", headings=1)
-        for rate in rates:
-            over_time.add_row(
-                rate.experiment, f"{rate.started_at:%Y-%m-%d %H:%M}", rate.text, rate.evaluator_version[:8]
-            )
-        out.print(over_time)
-        if answers:
-            newest = table("run or trace", "example", "noted", headings=2, wrapped=("noted",))
-            for answer in answers:
-                newest.add_row(answer.subject_id, answer.example_id or "-", answer.comment or "-")
-            out.print(newest)
+    store = existing_store()
+    found = load_taxonomy(path).mode(mode)
+    rates, answers = rates_of_mode(store, mode), answers_with_mode(store, mode, n)
+    if form == "json":
+        print_json({"mode": found.model_dump(), "rates": rates, "answers": answers})
+        return
+    out = console()
+    since = f" since {found.since}" if found.since else ""
+    out.print(Text(f"{mode}, {found.status}{since}: {found.definition}", style="bold"))
+    over_time = table("experiment or evaluation", "began (UTC)", "rate", "evaluator's version", headings=1)
+    for rate in rates:
+        over_time.add_row(rate.experiment, f"{rate.started_at:%Y-%m-%d %H:%M}", rate.text, rate.evaluator_version[:8])
+    out.print(over_time)
+    if answers:
+        newest = table("run or trace", "example", "noted", headings=2, wrapped=("noted",))
+        for answer in answers:
+            newest.add_row(answer.subject_id, answer.example_id or "-", answer.comment or "-")
+        out.print(newest)
 
 
 @modes.command()
@@ -232,26 +224,25 @@ def show(mode: str, path: str, n: int, form: str, verbose: bool) -> None:
 @click.option("--to", "dataset", metavar="DATASET", required=True, help="The dataset, which is made if it is new.")
 @click.option("--in", "experiment", metavar="EXPERIMENT", help="An experiment, or a trace evaluation. Default: all.")
 @FORMAT
-@VERBOSE
-def examples(mode: str, dataset: str, experiment: str | None, form: str, verbose: bool) -> None:
+@with_one_line_errors
+def examples(mode: str, dataset: str, experiment: str | None, form: str) -> None:
     """Add the examples, traces and sessions that have a MODE to a dataset, as regression examples.
 
     Their metadata says the mode, and what each was made from. Those that are there already stay.
     """
-    with one_line_errors(verbose):
-        from evalflows.analysis.trace_datasets import rows_with_mode
-        from evalflows.store.dataset_versions import add_examples
-        from evalflows.store.snapshots import to_examples
+    from evalflows.analysis.trace_datasets import rows_with_mode
+    from evalflows.store.dataset_versions import add_examples
+    from evalflows.store.snapshots import to_examples
 
-        store = existing_store()
-        rows = rows_with_mode(store, mode, experiment)
-        source = f"modes examples {mode}"
-        made = add_examples(store, dataset, to_examples(enumerate(rows, start=1), source), source=source)
-        if form == "json":
-            added = {"dataset": dataset, "snapshot_id": made.snapshot, "n_examples": made.n_examples}
-            print_json({**added, "mode": mode, "n_with_mode": len(rows)})
-            return
-        echo(one_line(f"{dataset}: {made.snapshot}, {made.n_examples} examples; {len(rows)} with {mode}"))
+    store = existing_store()
+    rows = rows_with_mode(store, mode, experiment)
+    source = f"modes examples {mode}"
+    made = add_examples(store, dataset, to_examples(enumerate(rows, start=1), source), source=source)
+    if form == "json":
+        added = {"dataset": dataset, "snapshot_id": made.snapshot, "n_examples": made.n_examples}
+        print_json({**added, "mode": mode, "n_with_mode": len(rows)})
+        return
+    echo(one_line(f"{dataset}: {made.snapshot}, {made.n_examples} examples; {len(rows)} with {mode}"))
 
 
 def _print(found: "Found", path: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalflows.analysis.figures import figure, given_figure
-from evalflows.cli.late_commands import CHANGES, FORMAT, VERBOSE, one_line_errors, print_json
+from evalflows.cli.late_commands import CHANGES, FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import Table, Text, console, echo, table
 from evalflows.cli.running import find_modules_here
 from evalflows.reports.documents import plain
@@ -35,7 +35,7 @@ _PURPOSES = {"difference": "", "non_inferiority": "non-inferiority ", "superiori
 @click.option("--power", type=float, default=0.8, show_default=True, help="Probability of detecting it.")
 @click.option("--all", "is_whole", is_flag=True, help="Print the assumptions too.")
 @FORMAT
-@VERBOSE
+@with_one_line_errors
 def plan(
     spec: str,
     changes: tuple[str, ...],
@@ -44,20 +44,22 @@ def plan(
     power: float,
     is_whole: bool,
     form: str,
-    verbose: bool,
 ) -> None:
     """Estimate what a run of a SPEC file, or of a stored EXPERIMENT again, would cost, and its examples.
 
     Estimates use the calls and scores in the store. Nothing is called, and nothing but the plan is stored.
     """
-    with one_line_errors(verbose):
-        document = _document(_planned(_spec_of(spec, changes), effect, metrics, power))
-        identity = keep_report(Store(), "plan", document["name"], document, "\n".join(document["sentences"]))
-        if form == "json":
-            print_json({"plan_id": identity, **document})
-            return
-        print_plan(document, is_whole=is_whole)
-        echo(f"\nkept: {hints.show(identity)}")
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    from evalflows.api.planning import plan as make_plan
+
+    find_modules_here()
+    document = _document(make_plan(_spec_of(spec, changes), effect, metrics=metrics, power=power))
+    identity = keep_report(Store(), "plan", document["name"], document, "\n".join(document["sentences"]))
+    if form == "json":
+        print_json({"plan_id": identity, **document})
+        return
+    print_plan(document, is_whole=is_whole)
+    echo(f"\nkept: {hints.show(identity)}")
 
 
 def _spec_of(reference: str, changes: Sequence[str]) -> "ExperimentSpec":
@@ -70,14 +72,6 @@ def _spec_of(reference: str, changes: Sequence[str]) -> "ExperimentSpec":
         (row,) = store.read("experiments", find_experiments(store, reference)[0])
         return change_experiment(experiment_spec(row), changes)
     return load_experiment(reference, changes)
-
-
-def _planned(spec: "ExperimentSpec", effect: float | None, metrics: tuple[str, ...], power: float) -> "Plan":
-    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    from evalflows.api.planning import plan as make_plan
-
-    find_modules_here()
-    return make_plan(spec, effect, metrics=metrics, power=power)
 
 
 def print_plan(plan: PlanDocument, *, is_whole: bool) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
-from evalflows.cli.late_commands import VERBOSE, json_document, one_line_errors
+from evalflows.cli.late_commands import json_document, with_one_line_errors
 from evalflows.cli.output import echo, echo_bytes
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
@@ -41,33 +41,30 @@ STDOUT = "-"
     type=click.Choice(get_args(Form)),
     help="Default: by the end of FILE's name, else html. junit needs decisions.",
 )
-@VERBOSE
-def report(reference: str, output: str | None, form: Form | None, verbose: bool) -> None:
+@with_one_line_errors
+def report(reference: str, output: str | None, form: Form | None) -> None:
     """Write a report of an EXPERIMENT, a DECISION or a COMPARISON as one file that can be sent.
 
     It is given by id, id prefix or name; a gate's name means its newest decision. The HTML file holds the dashboard's
     pages with their tables and plots, and needs no other file and no network. A PNG file is a picture of the verdict
     and the intervals, for a chat.
     """
-    with one_line_errors(verbose):
-        ending = Path(output or "").suffix.lower()
-        if form is None and ending and ending not in FORMS:
-            raise InputError(
-                f"report: got a file that ends in {ending!r}, wanted one of {', '.join(FORMS)}, or --format"
-            )
-        chosen = form or FORMS.get(ending, "html")
-        if output is None and chosen in ("html", "png"):
-            raise InputError(f"report: got no file, wanted -o FILE.{chosen}, or --format md, json or junit")
-        from evalflows.reports.markdown_pages import reported
+    ending = Path(output or "").suffix.lower()
+    if form is None and ending and ending not in FORMS:
+        raise InputError(f"report: got a file that ends in {ending!r}, wanted one of {', '.join(FORMS)}, or --format")
+    chosen = form or FORMS.get(ending, "html")
+    if output is None and chosen in ("html", "png"):
+        raise InputError(f"report: got no file, wanted -o FILE.{chosen}, or --format md, json or junit")
+    from evalflows.reports.markdown_pages import reported
 
-        written = WRITERS[chosen](reported(existing_store(), reference))
-        if output is not None and output != STDOUT:
-            write_whole(Path(output), written)
-            echo(one_line(f"wrote {output}"))
-        elif isinstance(written, bytes):
-            echo_bytes(written)
-        else:
-            echo(written, nl=False)
+    written = WRITERS[chosen](reported(existing_store(), reference))
+    if output is not None and output != STDOUT:
+        write_whole(Path(output), written)
+        echo(one_line(f"wrote {output}"))
+    elif isinstance(written, bytes):
+        echo_bytes(written)
+    else:
+        echo(written, nl=False)
 
 
 def _html(what: "Reported") -> str:

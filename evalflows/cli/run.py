@@ -12,13 +12,13 @@ from evalflows.cli.late_commands import (
     FORMAT,
     FRESH,
     STARTED_ANEW,
-    VERBOSE,
     VERBOSE_RUN,
     Detail,
     one_line_errors,
     print_json,
     stdout_for,
     with_detail,
+    with_one_line_errors,
 )
 from evalflows.cli.output import DECISION_STYLES, Text, console, echo, echo_error
 from evalflows.cli.running import load_for_runs, prepare_runs
@@ -211,32 +211,29 @@ def _without_shown_causes(error: IncompleteError) -> IncompleteError:
 @click.option("--against", metavar="EXPERIMENT", help="With --worst: the experiment to compare with.")
 @with_detail
 @FORMAT
-@VERBOSE
-def show(
-    experiment: str, metrics: tuple[str, ...], against: str | None, detail: Detail, form: str, verbose: bool
-) -> None:
+@with_one_line_errors
+def show(experiment: str, metrics: tuple[str, ...], against: str | None, detail: Detail, form: str) -> None:
     """Show the results of an EXPERIMENT or a comparison, given by id, id prefix, name or run group.
 
     Also a plan or a backtest, by its id or an id prefix.
     """
     if against and not metrics:
         raise click.UsageError("--against: wanted --worst too")
-    with one_line_errors(verbose):
-        store = existing_store()
-        if is_report(experiment) and _print_report(store, experiment, form, detail):
-            return
-        if is_comparison(store, experiment) and not metrics:
-            from evalflows.cli.compare import show_comparison  # late: most runs have none
+    store = existing_store()
+    if is_report(experiment) and _print_report(store, experiment, form, detail):
+        return
+    if is_comparison(store, experiment) and not metrics:
+        from evalflows.cli.compare import show_comparison  # late: most runs have none
 
-            show_comparison(find_comparison(store, experiment), IN_BRIEF_SHOWN, detail=detail, form=form)
-            return
-        found = find_experiments(store, experiment)
-        if (runs := runs_named(store, experiment)) > 1:
-            echo_error(f"the newest of {runs} runs named {experiment!r}; {hints.list_runs().code} lists the others")
-        if metrics:
-            _print_worst(store, found, metrics, against, form)
-        else:
-            _print_results(found, detail=detail, form=form)
+        show_comparison(find_comparison(store, experiment), IN_BRIEF_SHOWN, detail=detail, form=form)
+        return
+    found = find_experiments(store, experiment)
+    if (runs := runs_named(store, experiment)) > 1:
+        echo_error(f"the newest of {runs} runs named {experiment!r}; {hints.list_runs().code} lists the others")
+    if metrics:
+        _print_worst(store, found, metrics, against, form)
+    else:
+        _print_results(found, detail=detail, form=form)
 
 
 def _print_report(store: Store, reference: str, form: str, detail: Detail) -> bool:

@@ -13,7 +13,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 from typing_extensions import TypedDict
 
-from evalflows.cli.late_commands import VERBOSE, one_line_errors, print_json
+from evalflows.cli.late_commands import print_json, with_one_line_errors
 from evalflows.cli.output import echo
 from evalflows.specs.errors import InputError, names_to_choose
 
@@ -25,18 +25,17 @@ DIALECT = GenerateJsonSchema.schema_dialect
 
 @click.command()
 @click.argument("name", required=False)
-@VERBOSE
-def schema(name: str | None, verbose: bool) -> None:
+@with_one_line_errors
+def schema(name: str | None) -> None:
     """Print the JSON Schema of spec files, or of the document of a command. Without NAME, list the names.
 
     NAME is `spec` for experiments (so that an editor completes and checks them), `spec-comparison`, `spec-traces`,
     `spec-retention`; a command such as "labels judges"; or `error`, the document of an error on standard error.
     """
-    with one_line_errors(verbose):
-        if name is None:
-            echo("\n".join([*SPECS, *DOCUMENTS]))
-        else:
-            print_json(schema_of(name))
+    if name is None:
+        echo("\n".join([*SPECS, *DOCUMENTS]))
+    else:
+        print_json(schema_of(name))
 
 
 def schema_of(name: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from evalflows.cli.late_commands import one_line_errors
+from evalflows.cli.late_commands import with_one_line_errors
 from evalflows.cli.output import echo
 
 if TYPE_CHECKING:
@@ -48,29 +48,28 @@ def listening(*, port: int, token_variable: str, clients: str) -> Callable[[Comm
 
 @click.command("dashboard")
 @listening(port=4280, token_variable="EVALFLOWS_DASHBOARD_TOKEN", clients="browsers must send once")
-@click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
-def dashboard(host: str, port: int, token: str | None, verbose: bool) -> None:
+@with_one_line_errors
+def dashboard(host: str, port: int, token: str | None) -> None:
     """Serve the dashboard: pages about experiments, comparisons, decisions, judges and production, and review.
 
     Ctrl-C or SIGTERM ends it.
     """
-    with one_line_errors(verbose):
-        from evalflows.dashboard.app import application
-        from evalflows.dashboard.making import Making
-        from evalflows.prefect_server import note_dashboard
-        from evalflows.serving import listen, serve, url_of, usable_token
-        from evalflows.store.sql import existing_store
+    from evalflows.dashboard.app import application
+    from evalflows.dashboard.making import Making
+    from evalflows.prefect_server import note_dashboard
+    from evalflows.serving import listen, serve, url_of, usable_token
+    from evalflows.store.sql import existing_store
 
-        token = usable_token(token)
-        store = existing_store()
-        with listen(host, port, has_token=bool(token)) as listener:
-            url, root = url_of(host, listener), store.layout.root
-            with note_dashboard(root, url):
-                making = Making()
-                served = application(store, token, making, _tools(store))
-                serve(served, listener, partial(_announce, url, root), grace_s=DASHBOARD_GRACE_S, stop=making.stop)
-        if making.is_busy:
-            os._exit(0)  # nobody waits for what its threads still read
+    token = usable_token(token)
+    store = existing_store()
+    with listen(host, port, has_token=bool(token)) as listener:
+        url, root = url_of(host, listener), store.layout.root
+        with note_dashboard(root, url):
+            making = Making()
+            served = application(store, token, making, _tools(store))
+            serve(served, listener, partial(_announce, url, root), grace_s=DASHBOARD_GRACE_S, stop=making.stop)
+    if making.is_busy:
+        os._exit(0)  # nobody waits for what its threads still read
 
 
 def _tools(store: "Store") -> "Starlette | None":
@@ -100,28 +99,27 @@ def _announce(url: str, root: str) -> None:
     metavar="MB",
     help="Largest request, as sent and after decompression.",
 )
-@click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
-def receive(host: str, port: int, token: str | None, max_body: float, verbose: bool) -> None:
+@with_one_line_errors
+def receive(host: str, port: int, token: str | None, max_body: float) -> None:
     """Receive production traces over HTTP, from OpenTelemetry's exporters.
 
     A request is answered 200 when its spans are on disk; a second later they are in the store. Ctrl-C or SIGTERM ends
     it.
     """
-    with one_line_errors(verbose):
-        from evalflows.receiver import Limits, Receiver
-        from evalflows.serving import listen, serve, url_of, usable_token
-        from evalflows.store.store import Store
+    from evalflows.receiver import Limits, Receiver
+    from evalflows.serving import listen, serve, url_of, usable_token
+    from evalflows.store.store import Store
 
-        token = usable_token(token)
-        body = int(max_body * MEGABYTE)
-        with listen(host, port, has_token=bool(token)) as listener:
-            store = Store()
-            receiver = Receiver(store, token, Limits(body=body, held=max(Limits().held, 4 * body)))
-            url = url_of(host, listener)
-            announce = partial(_announce_receiver, url, store.layout.root, has_token=bool(token))
-            served, finish = receiver.application(), receiver.stop
-            serve(served, listener, announce, grace_s=DASHBOARD_GRACE_S, stop=receiver.begin_to_stop, finish=finish)
-        echo("stopped; all that was accepted is in the store")
+    token = usable_token(token)
+    body = int(max_body * MEGABYTE)
+    with listen(host, port, has_token=bool(token)) as listener:
+        store = Store()
+        receiver = Receiver(store, token, Limits(body=body, held=max(Limits().held, 4 * body)))
+        url = url_of(host, listener)
+        announce = partial(_announce_receiver, url, store.layout.root, has_token=bool(token))
+        served, finish = receiver.application(), receiver.stop
+        serve(served, listener, announce, grace_s=DASHBOARD_GRACE_S, stop=receiver.begin_to_stop, finish=finish)
+    echo("stopped; all that was accepted is in the store")
 
 
 def _announce_receiver(url: str, root: str, *, has_token: bool) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 import evalflows
-from evalflows.cli.late_commands import FORMAT, one_line_errors, print_json
+from evalflows.cli.late_commands import FORMAT, one_line_errors, print_json, with_one_line_errors
 from evalflows.cli.output import echo
 from evalflows.cli.processes import Process, Processes
 from evalflows.prefect_server import Home, Server, is_serving, local_server, may_use_another, results_folder, stop
@@ -18,39 +18,36 @@ from evalflows.specs import hints
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
 
-STATUS_VERBOSE = click.option("--verbose", is_flag=True, help="Show the traceback of an error.")
-
 PREFECT = (sys.executable, "-m", "prefect", "--no-prompt")
 UP_VERBOSE = click.option("--verbose", is_flag=True, help="Show the logs and the traceback of an error.")
 
 
 @click.command()
 @FORMAT
-@STATUS_VERBOSE
-def status(form: str, verbose: bool) -> None:
+@with_one_line_errors
+def status(form: str) -> None:
     """Show the Prefect server that runs and notebooks use.
 
     It is that of PREFECT_API_URL or of the Prefect profile, else the local one. Exit code 2 if such an API does not
     answer.
     """
-    with one_line_errors(verbose):
-        home = Home.here()
-        server = home.find()
-        other = _configured_api() if may_use_another() else None
-        state = None if server is None else "serving" if is_serving(server) else server.state
-        if form == "json":
-            local = server and {**asdict(server), "state": state, "ui": server.ui, "api": server.api}
-            print_json({"configured_api": other, "local_server": local, "folder": str(home.folder)})
-            return
-        if other:
-            echo(f"runs use the API at {other['url']}, which answers: Prefect {other['prefect_version']}")
-        if server is None:
-            if not other:
-                echo("no local server is running; the next run starts it")
-            return
-        echo(f"{state} at {server.ui}, since {server.since}, process {server.pid}")
-        print_access(home, server)
-        echo(f"{'folder':<10}{home.folder}")
+    home = Home.here()
+    server = home.find()
+    other = _configured_api() if may_use_another() else None
+    state = None if server is None else "serving" if is_serving(server) else server.state
+    if form == "json":
+        local = server and {**asdict(server), "state": state, "ui": server.ui, "api": server.api}
+        print_json({"configured_api": other, "local_server": local, "folder": str(home.folder)})
+        return
+    if other:
+        echo(f"runs use the API at {other['url']}, which answers: Prefect {other['prefect_version']}")
+    if server is None:
+        if not other:
+            echo("no local server is running; the next run starts it")
+        return
+    echo(f"{state} at {server.ui}, since {server.since}, process {server.pid}")
+    print_access(home, server)
+    echo(f"{'folder':<10}{home.folder}")
 
 
 def _configured_api() -> dict[str, str] | None:
@@ -75,12 +72,11 @@ def print_access(home: Home, server: Server) -> None:
 
 
 @click.command()
-@STATUS_VERBOSE
-def down(verbose: bool) -> None:
+@with_one_line_errors
+def down() -> None:
     """Stop the local Prefect server. Runs that use it end with exit code 4 and can be resumed."""
-    with one_line_errors(verbose):
-        server = stop()
-        echo(f"stopped the server at {server.ui}" if server else "no local server is running")
+    server = stop()
+    echo(f"stopped the server at {server.ui}" if server else "no local server is running")
 
 
 @click.command()

@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 import click
 
-from evalflows.cli.late_commands import BAD_INPUT, FORMAT, INCOMPLETE, VERBOSE, one_line_errors, print_json
+from evalflows.cli.late_commands import BAD_INPUT, FORMAT, INCOMPLETE, print_json, with_one_line_errors
 from evalflows.cli.output import Text, console, echo, echo_error, print_csv, table
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import json_text, one_line
@@ -50,15 +50,14 @@ GRACE_S = 5.0
 
 
 @click.command()
-@VERBOSE
-def compact(verbose: bool) -> None:
+@with_one_line_errors
+def compact() -> None:
     """Pack the small files of finished experiments into few, for faster queries.
 
     Rows stay as they are, and runs and queries may go on meanwhile. Files from the last minute are left for the next
     time. Runs do this themselves when a table has 100 small files.
     """
-    with one_line_errors(verbose):
-        echo(_summary(pack(existing_store())))
+    echo(_summary(pack(existing_store())))
 
 
 def _summary(packed: Packed) -> str:
@@ -69,23 +68,22 @@ def _summary(packed: Packed) -> str:
 
 @click.command()
 @FORMAT
-@VERBOSE
-def doctor(form: str, verbose: bool) -> None:
+@with_one_line_errors
+def doctor(form: str) -> None:
     """Read every file of the store, and say what is damaged and what to do.
 
     Checks checksums, manifests, footers, columns, repeated keys, missing rows, foreign files and the spool. The only
     repair is to write missing empty files again, which loses nothing. Exit code 0: sound; 4: something is damaged.
     """
-    with one_line_errors(verbose):
-        examination = examine(existing_store())
-        if form == "json":
-            print_json({"is_sound": examination.is_sound, **asdict(examination)})
-        else:
-            for finding in examination.findings:
-                echo(one_line(f"{finding.severity}: {finding.path}: {finding.problem}; {finding.advice}"))
-            echo(_doctor_summary(examination))
-        if not examination.is_sound:
-            sys.exit(INCOMPLETE)
+    examination = examine(existing_store())
+    if form == "json":
+        print_json({"is_sound": examination.is_sound, **asdict(examination)})
+    else:
+        for finding in examination.findings:
+            echo(one_line(f"{finding.severity}: {finding.path}: {finding.problem}; {finding.advice}"))
+        echo(_doctor_summary(examination))
+    if not examination.is_sound:
+        sys.exit(INCOMPLETE)
 
 
 def _doctor_summary(examination: Examination) -> str:
@@ -103,22 +101,21 @@ def export() -> None:
 @click.argument("comparison")
 @click.option("--metric", help="Metric of the preferences. Required if the comparison has several.")
 @click.option("--output", metavar="FILE", help="Output file. Default: standard output.")
-@VERBOSE
-def preferences(comparison: str, metric: str | None, output: str | None, verbose: bool) -> None:
+@with_one_line_errors
+def preferences(comparison: str, metric: str | None, output: str | None) -> None:
     """Export the preferences of a COMPARISON as JSONL for training: prompt, chosen and rejected answer.
 
     COMPARISON is an id, an id prefix, or a name (the newest comparison with that name). Ties, verdicts that depend on
     the order of the answers, and missing verdicts are left out; their numbers are reported on standard error.
     """
-    with one_line_errors(verbose):
-        store = existing_store()
-        preferences = preferences_of(store, find_comparison(store, comparison), metric)
-        lines = "".join(json_text(row) + "\n" for row in preferences.rows)
-        if output is None:
-            echo(lines, nl=False)
-        else:
-            write_whole(Path(output), lines)
-        echo(preferences.in_words, err=True)
+    store = existing_store()
+    preferences = preferences_of(store, find_comparison(store, comparison), metric)
+    lines = "".join(json_text(row) + "\n" for row in preferences.rows)
+    if output is None:
+        echo(lines, nl=False)
+    else:
+        write_whole(Path(output), lines)
+    echo(preferences.in_words, err=True)
 
 
 @export.command()
@@ -126,46 +123,45 @@ def preferences(comparison: str, metric: str | None, output: str | None, verbose
 @COPY
 @ONLY
 @ALL
-@VERBOSE
-def duckdb(file: str, copy: bool, only: tuple[str, ...], is_all: bool, verbose: bool) -> None:
+@with_one_line_errors
+def duckdb(file: str, copy: bool, only: tuple[str, ...], is_all: bool) -> None:
     """Export the views of the store to a DuckDB FILE, which DuckDB 1.1 and later read.
 
     The views read the store's files at query time, so the file need not be exported again for new experiments, and
     opens where the store is at the same path. With --copy, the file holds the rows.
     """
-    with one_line_errors(verbose):
-        from evalflows.store.exports import export_tables, export_views
+    from evalflows.store.exports import export_tables, export_views
 
-        if only and not copy:
-            raise InputError("export duckdb: got --only, which needs --copy")
-        store, target = existing_store(), Path(file)
-        _report(
-            file,
-            export_tables(store, target, only, is_all=is_all) if copy else export_views(store, target, is_all=is_all),
-        )
+    if only and not copy:
+        raise InputError("export duckdb: got --only, which needs --copy")
+    store, target = existing_store(), Path(file)
+    _report(
+        file,
+        export_tables(store, target, only, is_all=is_all) if copy else export_views(store, target, is_all=is_all),
+    )
 
 
 @export.command()
 @click.argument("folder")
 @ONLY
 @ALL
-@VERBOSE
-def parquet(folder: str, only: tuple[str, ...], is_all: bool, verbose: bool) -> None:
+@with_one_line_errors
+def parquet(folder: str, only: tuple[str, ...], is_all: bool) -> None:
     """Export the views of the store to a FOLDER, as NAME.parquet."""
-    _to_folder(folder, "parquet", only, is_all, verbose)
+    _to_folder(folder, "parquet", only, is_all)
 
 
 @export.command()
 @click.argument("folder")
 @ONLY
 @ALL
-@VERBOSE
-def csv(folder: str, only: tuple[str, ...], is_all: bool, verbose: bool) -> None:
+@with_one_line_errors
+def csv(folder: str, only: tuple[str, ...], is_all: bool) -> None:
     """Export the views of the store to a FOLDER, as NAME.csv.
 
     Texts that a spreadsheet may take for formulas get a leading apostrophe.
     """
-    _to_folder(folder, "csv", only, is_all, verbose)
+    _to_folder(folder, "csv", only, is_all)
 
 
 @export.command()
@@ -173,25 +169,21 @@ def csv(folder: str, only: tuple[str, ...], is_all: bool, verbose: bool) -> None
 @SCHEMA
 @ONLY
 @ALL
-@VERBOSE
-def postgres(url: str, schema: str, only: tuple[str, ...], is_all: bool, verbose: bool) -> None:
+@with_one_line_errors
+def postgres(url: str, schema: str, only: tuple[str, ...], is_all: bool) -> None:
     """Export the views of the store to tables in PostgreSQL, in one transaction.
 
     URL is postgresql://user@host:port/database; what it leaves out is taken from PGHOST, PGUSER, PGPASSWORD and so on.
     """
-    with one_line_errors(verbose):
-        from evalflows.store.postgres import export_postgres
+    from evalflows.store.postgres import export_postgres
 
-        _report(f"schema {schema}", export_postgres(existing_store(), url, schema, only, is_all=is_all))
+    _report(f"schema {schema}", export_postgres(existing_store(), url, schema, only, is_all=is_all))
 
 
-def _to_folder(
-    folder: str, form: Literal["parquet", "csv"], only: tuple[str, ...], is_all: bool, verbose: bool
-) -> None:
-    with one_line_errors(verbose):
-        from evalflows.store.exports import export_folder
+def _to_folder(folder: str, form: Literal["parquet", "csv"], only: tuple[str, ...], is_all: bool) -> None:
+    from evalflows.store.exports import export_folder
 
-        _report(folder, export_folder(existing_store(), Path(folder), form, only, is_all=is_all), f".{form}")
+    _report(folder, export_folder(existing_store(), Path(folder), form, only, is_all=is_all), f".{form}")
 
 
 def _report(target: str, exported: Sequence[Exported], ending: str = "") -> None:
@@ -225,35 +217,40 @@ def _report(target: str, exported: Sequence[Exported], ending: str = "") -> None
     show_default=True,
     help="Stop the query after this time.",
 )
-@VERBOSE
-def sql(query: str | None, form: str, output: str | None, timeout_s: float, verbose: bool) -> None:
+@with_one_line_errors
+def sql(query: str | None, form: str, output: str | None, timeout_s: float) -> None:
     """Run a SQL QUERY on the store. Without QUERY, list the marts, then the tables, a line for each.
 
     A query reads the store only: no other files, no network, no extensions. `--format json` and csv have every digit.
     """
-    with one_line_errors(verbose):
-        if form == "parquet" and (query is None or output is None):
-            raise InputError("sql: got --format parquet, which needs a query and --output FILE")
-        if query is None:
-            views = [
-                (path.stem, ", ".join(grain(path)), _about(path.read_text(encoding="utf-8")))
-                for path in sorted(view_files(), key=lambda path: (not is_mart(path), path.stem))
-            ]
-            with _stdout_to(output):
-                if form == "table":
-                    _print_views(views)
-                else:
-                    _print_rows(("view", "one row per", "about"), views, form)
-            return
-        store = existing_store()
-        with _ended_at_once(timeout_s + GRACE_S, memory_limit_bytes()):
-            relation = select_from(store, query, timeout_s)
-            if form == "parquet":
-                write_query(relation, Path(output or ""))
-            rows = [] if form == "parquet" else relation.fetchall()
-        if form != "parquet":
-            with _stdout_to(output):
-                _print_rows(relation.columns, rows, form, [str(kind) == "JSON" for kind in relation.types])
+    if form == "parquet" and (query is None or output is None):
+        raise InputError("sql: got --format parquet, which needs a query and --output FILE")
+    if query is None:
+        views = [
+            (path.stem, ", ".join(grain(path)), _about(path.read_text(encoding="utf-8")))
+            for path in sorted(view_files(), key=lambda path: (not is_mart(path), path.stem))
+        ]
+        with _stdout_to(output):
+            if form == "table":
+                # A line for each view: its name, and what it is about; in a terminal, cut to its width.
+                terminal, width = console(), max(len(name) for name, *_ in views)
+                for name, _, about in views:
+                    line = Text(f"{name:<{width}}  {about}")
+                    if terminal.is_terminal:
+                        line.truncate(terminal.width, overflow="ellipsis")
+                    echo(line.plain)
+            else:
+                _print_rows(("view", "one row per", "about"), views, form)
+        return
+    store = existing_store()
+    with _ended_at_once(timeout_s + GRACE_S, memory_limit_bytes()):
+        relation = select_from(store, query, timeout_s)
+        if form == "parquet":
+            write_query(relation, Path(output or ""))
+        rows = [] if form == "parquet" else relation.fetchall()
+    if form != "parquet":
+        with _stdout_to(output):
+            _print_rows(relation.columns, rows, form, [str(kind) == "JSON" for kind in relation.types])
 
 
 @contextmanager
@@ -337,16 +334,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, float) and math.isfinite(value):
         return f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
     return "" if value is None else str(value)
-
-
-def _print_views(views: Sequence[tuple[str, str, str]]) -> None:
-    """Print a line for each view: its name, and what it is about; in a terminal, cut to its width."""
-    terminal, width = console(), max(len(name) for name, *_ in views)
-    for name, _, about in views:
-        line = Text(f"{name:<{width}}  {about}")
-        if terminal.is_terminal:
-            line.truncate(terminal.width, overflow="ellipsis")
-        echo(line.plain)
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

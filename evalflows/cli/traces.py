@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from pydantic import ValidationError
 
-from evalflows.cli.late_commands import BAD_INPUT, FORMAT, INCOMPLETE, VERBOSE, one_line_errors, print_json
+from evalflows.cli.late_commands import BAD_INPUT, FORMAT, INCOMPLETE, print_json, with_one_line_errors
 from evalflows.cli.output import Console, Text, console, echo, echo_error, table
 from evalflows.cli.stores import store_to_list
 from evalflows.specs import hints
@@ -112,10 +112,6 @@ def _print(out: Console, indent: str, text: str, style: str = "") -> None:
     out.print(Text(deep) + line, soft_wrap=True)
 
 
-def _none_yet() -> str:
-    return f"no traces yet: {hints.add_traces().code} adds some"
-
-
 @click.group()
 def traces() -> None:
     """Add, list and show the traces of production."""
@@ -136,34 +132,33 @@ def traces() -> None:
     metavar="FIELD=COLUMN,…",
     help="Columns of plain rows: input=question, output=answer, started_at=time, tokens_in=usage.input.",
 )
-@VERBOSE
-def add(files: tuple[str, ...], form: str, columns: str | None, verbose: bool) -> None:
+@with_one_line_errors
+def add(files: tuple[str, ...], form: str, columns: str | None) -> None:
     """Add the traces of FILES: OTLP in JSON (as the Collector's file exporter writes it), exports of Langfuse and
     LangSmith, plain rows (JSONL, JSON, CSV, Parquet); also gzipped (.gz).
 
     What is known already is not added again. What cannot be read is named in one line, and the rest is added.
     """
-    with one_line_errors(verbose):
-        from evalflows.telemetry.exports import add_traces
+    from evalflows.telemetry.exports import add_traces
 
-        mapped = _columns(columns, form)
-        store, code = Store(), 0
-        for path in files:
-            try:
-                added = add_traces(store, path, form=None if form == "auto" else form, columns=mapped)  # type: ignore[arg-type]
-            except InputError as error:
-                if len(files) == 1:
-                    raise
-                echo_error(str(error))
-                code = BAD_INPUT
-                continue
-            echo(one_line(_summary(added)))
-            for line in added.rejected:
-                echo_error(line)
-            if added.n_rejected > len(added.rejected):
-                echo_error(f"{path}: {added.n_rejected - len(added.rejected)} more could not be read")
-            code = code or (INCOMPLETE if added.n_rejected else 0)
-        sys.exit(code)
+    mapped = _columns(columns, form)
+    store, code = Store(), 0
+    for path in files:
+        try:
+            added = add_traces(store, path, form=None if form == "auto" else form, columns=mapped)  # type: ignore[arg-type]
+        except InputError as error:
+            if len(files) == 1:
+                raise
+            echo_error(str(error))
+            code = BAD_INPUT
+            continue
+        echo(one_line(_summary(added)))
+        for line in added.rejected:
+            echo_error(line)
+        if added.n_rejected > len(added.rejected):
+            echo_error(f"{path}: {added.n_rejected - len(added.rejected)} more could not be read")
+        code = code or (INCOMPLETE if added.n_rejected else 0)
+    sys.exit(code)
 
 
 @traces.command("ls")
@@ -172,41 +167,37 @@ def add(files: tuple[str, ...], form: str, columns: str | None, verbose: bool) -
 @click.option("--since", type=click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M"]), help="Only those begun since (UTC).")
 @click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many, the newest first.")
 @FORMAT
-@VERBOSE
-def list_traces(
-    where: str | None, only: str | None, since: datetime | None, limit: int, form: str, verbose: bool
-) -> None:
+@with_one_line_errors
+def list_traces(where: str | None, only: str | None, since: datetime | None, limit: int, form: str) -> None:
     """List traces, newest first."""
-    with one_line_errors(verbose):
-        if where is not None and only is not None:
-            raise InputError("--where, --filter: got both, wanted one of them")
-        wanted = _json_filter(only) if only is not None else where
-        with store_to_list() as store:
-            found = listed_traces(store, wanted, since.replace(tzinfo=UTC) if since else None, limit)
-        if form == "json":
-            print_json(found)
-        elif not found:
-            echo("no such traces" if wanted or since else _none_yet())
-        else:
-            console().print(_listed_trace(found))
+    if where is not None and only is not None:
+        raise InputError("--where, --filter: got both, wanted one of them")
+    wanted = _json_filter(only) if only is not None else where
+    with store_to_list() as store:
+        found = listed_traces(store, wanted, since.replace(tzinfo=UTC) if since else None, limit)
+    if form == "json":
+        print_json(found)
+    elif not found:
+        echo("no such traces" if wanted or since else f"no traces yet: {hints.add_traces().code} adds some")
+    else:
+        console().print(_listed_trace(found))
 
 
 @traces.command()
 @click.argument("reference", metavar="ID")
 @FORMAT
-@VERBOSE
-def show(reference: str, form: str, verbose: bool) -> None:
+@with_one_line_errors
+def show(reference: str, form: str) -> None:
     """Show a trace: its observations as a tree, with scores and labels. ID may be the beginning of an id."""
-    with one_line_errors(verbose):
-        from evalflows.telemetry.views import trace_view
+    from evalflows.telemetry.views import trace_view
 
-        store = existing_store()
-        trace = trace_view(observations_of_trace(store, reference))
-        verdicts = verdicts_of_trace(store, trace.id)
-        if form == "json":
-            print_json(asdict(trace) | {"scores_and_labels": verdicts})
-        else:
-            print_trace(console(), trace, verdicts)
+    store = existing_store()
+    trace = trace_view(observations_of_trace(store, reference))
+    verdicts = verdicts_of_trace(store, trace.id)
+    if form == "json":
+        print_json(asdict(trace) | {"scores_and_labels": verdicts})
+    else:
+        print_trace(console(), trace, verdicts)
 
 
 def _columns(text: str | None, form: str) -> TraceColumns | None:

@@ -6,7 +6,7 @@ import click
 
 from evalflows.analysis.figures import estimate, figure
 from evalflows.analysis.monitoring import WindowFigures, window_figures
-from evalflows.cli.late_commands import FORMAT, VERBOSE, one_line_errors, print_json
+from evalflows.cli.late_commands import FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import Table, Text, console, echo, table
 from evalflows.reports.idle_rules import rules_that_could_not_look
 from evalflows.specs.escaping import one_line
@@ -30,7 +30,7 @@ DAYS = {"day": 28, "hour": 2}
 @click.option("--metric", "metrics", multiple=True, help="Only this metric. Repeatable.")
 @click.option("--days", type=click.IntRange(1), help="How many days, up to the last judged. Default: 28; of hours, 2.")
 @FORMAT
-@VERBOSE
+@with_one_line_errors
 def windows(
     evaluation: str,
     window: Literal["hour", "day"],
@@ -38,26 +38,24 @@ def windows(
     metrics: tuple[str, ...],
     days: int | None,
     form: str,
-    verbose: bool,
 ) -> None:
     """Show the metrics of a trace EVALUATION by hour or day, and by slice.
 
     What was judged late is included, so a window can differ from what a watch rule looked at.
     """
-    with one_line_errors(verbose):
-        store = existing_store()
-        found = window_figures(
-            store, evaluation, size=window, dimensions=dimensions, metrics=metrics, days=days or DAYS[window]
-        )
-        if form == "json":
-            print_json({"evaluation": evaluation, "window": window, "windows": found})
-        elif found:
-            console().print(_listed_window(found, window))
-        else:
-            echo(one_line(f"no windows of {evaluation!r} with such a metric"))
-        if form != "json":
-            for sentence in rules_that_could_not_look(store, evaluation):
-                console().print(Text(sentence, "yellow"))
+    store = existing_store()
+    found = window_figures(
+        store, evaluation, size=window, dimensions=dimensions, metrics=metrics, days=days or DAYS[window]
+    )
+    if form == "json":
+        print_json({"evaluation": evaluation, "window": window, "windows": found})
+    elif found:
+        console().print(_listed_window(found, window))
+    else:
+        echo(one_line(f"no windows of {evaluation!r} with such a metric"))
+    if form != "json":
+        for sentence in rules_that_could_not_look(store, evaluation):
+            console().print(Text(sentence, "yellow"))
 
 
 def _listed_window(found: list[WindowFigures], window: str) -> Table:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.files import unique_object
@@ -34,10 +34,8 @@ Columns = Annotated[dict[str, str], BeforeValidator(_by_field)]
 """Field: column. A column may be a path into nested objects, such as `data.question`."""
 
 
-class ExampleColumns(BaseModel):
+class ExampleColumns(BaseModel, extra="forbid", frozen=True):
     """Which columns an example is made from, for rows of any schema. Columns that are not named become metadata."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     inputs: Columns = Field(
         min_length=1, description="The inputs as field: column, or one column, or a list of columns"
@@ -68,10 +66,8 @@ def _named(text: str) -> dict[str, str]:
     return {field.strip(): (column or field).strip() for field, _, column in pairs}
 
 
-class AnswerColumns(BaseModel):
+class AnswerColumns(BaseModel, extra="forbid", frozen=True):
     """Which columns a recorded answer is made from, and which identify its example, for rows of any schema."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     outputs: Columns = Field(
         min_length=1, description="The outputs as field: column, or one column, or a list of columns"
@@ -221,14 +217,12 @@ def _problem(message: Any) -> str | None:
     return None
 
 
-class TraceColumns(BaseModel):
+class TraceColumns(BaseModel, extra="forbid", frozen=True):
     """Which columns an observation is made from. A column may be a path into nested objects, such as `data.question`.
 
     A field that is not named here comes from the column of its own name, if there is one; columns that nothing names
     become metadata.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     input: str | None = Field(None, description="What the application was asked")
     output: str | None = Field(None, description="What it answered")

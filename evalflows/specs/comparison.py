@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from evalflows.specs.evaluator import JudgeSpec
 from evalflows.specs.files import load_spec
@@ -25,10 +25,8 @@ OTHER_NAMES = {"prompt": ("question_id", "example_id"), "first": ("model_a",), "
 """Names of columns that are read too if the file has no column of the field's own name."""
 
 
-class VotesSpec(BaseModel):
+class VotesSpec(BaseModel, extra="forbid", frozen=True):
     """A file of votes. A plain string is short for `path`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     path: str = Field(description="A file of votes: .jsonl, .json, .csv or .parquet, optionally gzipped (.gz)")
     order: OrderStatus | None = Field(
@@ -55,10 +53,8 @@ class VotesSpec(BaseModel):
         return self
 
 
-class RatingsSpec(BaseModel):
+class RatingsSpec(BaseModel, extra="forbid", frozen=True):
     """How ratings are estimated."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     guard: Literal["needed", "always", "never"] = Field(
         "needed",
@@ -75,10 +71,8 @@ class RatingsSpec(BaseModel):
 FailedOutput = Literal["loses", "left_out"]
 
 
-class CompareSpec(BaseModel):
+class CompareSpec(BaseModel, extra="forbid", frozen=True):
     """How answers are compared. As an experiment's `compare`, it compares the answers of its targets."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     evaluators: Annotated[list[JudgeSpec], ONE_OR_MORE] = Field(
         min_length=1, description="Evaluators that choose the better of two answers: pairwise_preference, or your own"

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from evalflows.specs.addresses import check_address, check_headers, secret_in
 
@@ -11,9 +11,7 @@ AnswerForm = Literal["json_schema", "tool_call", "text"]
 tags at the end of the text if it supports no tools either."""
 
 
-class _Connection(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Connection(BaseModel, extra="forbid", frozen=True):
     model: str | None = Field(None, description="The model to use if a target or an evaluator does not name one")
     embedding_model: str | None = Field(None, description="The embedding model to use if none is named")
     attempts: int = Field(4, ge=1, description="Maximum number of attempts per call")

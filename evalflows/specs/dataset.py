@@ -28,10 +28,8 @@ Moment = Annotated[datetime, AfterValidator(_in_utc)]
 """A moment; in UTC unless it says otherwise."""
 
 
-class TraceSelection(BaseModel):
+class TraceSelection(BaseModel, extra="forbid", frozen=True):
     """Which traces or sessions become examples: in which time and order, with which inputs, and what is masked."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     scope: SelectedScope = Field("traces", description="What one example comes from: a trace, or a whole session")
     filter: Filter | None = Field(
@@ -111,14 +109,12 @@ class Expectation(BaseModel):  # type: ignore[no-redef]  # mypy's plugin also de
     )
 
 
-class DatasetSpec(BaseModel):
+class DatasetSpec(BaseModel, extra="forbid", frozen=True):
     """Where the examples come from: exactly one of a file, a function, a dataset's name, a snapshot, the rows, or
     production's traces.
 
     A text in its place is a file's path, by its ending, a snapshot's id, or a dataset's name.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     path: str | None = Field(
         None, description="A file of rows: .jsonl, .json, .csv or .parquet; ${NAME} is an environment variable"

@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from evalflows.specs.metric_names import kept_apart
 
@@ -36,10 +36,8 @@ def _class_names(values: object) -> object:
     return [name.replace(":", ".") if isinstance(name, str) else name for name in names]
 
 
-class FallbackSpec(BaseModel):
+class FallbackSpec(BaseModel, extra="forbid", frozen=True):
     """A function that gives scores, and its settings. A plain string is short for `use`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     use: str = Field(description='The short name of a built-in evaluator, or "module:name" of your own')
     name: str = Field("", description="The metric's name; default: the function's own name")

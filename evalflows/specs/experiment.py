@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from evalflows.specs.comparison import CompareSpec
 from evalflows.specs.dataset import DatasetSpec
@@ -73,14 +73,12 @@ class _Experiment(BaseModel):
     )
 
 
-class ExperimentSpec(ComparedRunSettings, _Experiment):
+class ExperimentSpec(ComparedRunSettings, _Experiment, extra="forbid", frozen=True):
     """A run group, as given in a spec file, in the flow's parameters, or in the form in Prefect's UI.
 
     Each target becomes one experiment. The form has the fields in this order: what people change from run to run, how
     answers are judged and decided on, and the rest.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "ExperimentSpec":

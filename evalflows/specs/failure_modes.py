@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, Field, StringConstraints, model_validator
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.files import load_spec, load_text, located, make_spec
@@ -34,10 +34,8 @@ Change = Callable[[Any], None]
 """Changes the content of a taxonomy: a mapping whose `modes` is a list of mappings."""
 
 
-class ModeSpec(BaseModel):
+class ModeSpec(BaseModel, extra="forbid", frozen=True):
     """A failure mode, or a topic."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: Name = Field(description="Letters, digits, _ and -; the metric is mode.NAME")
     definition: Words = Field(description="One sentence by which a stranger could tell whether it holds")
@@ -46,10 +44,8 @@ class ModeSpec(BaseModel):
     since: date | None = Field(None, description="The day since when it has this status")
 
 
-class TaxonomySpec(BaseModel):
+class TaxonomySpec(BaseModel, extra="forbid", frozen=True):
     """A file of failure modes, of which several may hold; or of topics, of which exactly one does."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Kind = Field("modes", description="Whether several of these may hold, or exactly one")
     modes: list[ModeSpec] = Field(min_length=1, description="The modes, or the topics")

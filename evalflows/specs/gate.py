@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from evalflows.specs.metric_names import MIN_EXAMPLES, sliced_metric
 
@@ -94,28 +94,22 @@ def _any_rise(value: object) -> object:
     return value
 
 
-class RecalibrationSpec(BaseModel):
+class RecalibrationSpec(BaseModel, extra="forbid", frozen=True):
     """Recalibration of scores by an older judge: the newer judge scores a sample of the same answers."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     sample: int = Field(100, ge=20, description="How many of the baseline's answers the newer judge scores")
     seed: int = Field(0, ge=0, lt=1 << 32, description="Seed of the sample")
 
 
-class ClosedModesSpec(BaseModel):
+class ClosedModesSpec(BaseModel, extra="forbid", frozen=True):
     """A bound on the rate of every closed failure mode."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     at_most: float = Field(ge=0, lt=1, description="The share of the answers, as in confident_thresholds")
 
 
-class GateSpec(BaseModel):
+class GateSpec(BaseModel, extra="forbid", frozen=True):
     """A release gate: PASS if every rule is met at its confidence level, FAIL if one is violated at it, else NOT ENOUGH
     EVIDENCE. A rule's metric may name a slice: `contains@split=hard`, `contains@metadata.topic=law`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field("release", min_length=1, description="The gate's name")
     non_inferiority: dict[str, Number] = Field(

@@ -3,7 +3,7 @@
 import math
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from evalflows.specs.metric_names import MEASURES
 
@@ -15,10 +15,8 @@ def _equal_weights(value: object) -> object:
     return dict.fromkeys(value, 1.0) if isinstance(value, list) else value
 
 
-class MetricSpec(BaseModel):
+class MetricSpec(BaseModel, extra="forbid", frozen=True):
     """Declared properties of a metric. By default higher is better, and yes/no metrics range from 0 to 1."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     higher_is_better: bool | None = Field(
         None, description="Whether higher values are better; default: yes, except for latency, cost, tokens and length"
@@ -66,10 +64,8 @@ class MetricSpec(BaseModel):
         return declared.model_copy(update={name: value for name, value in own.items() if value is not None})
 
 
-class CompositeSpec(BaseModel):
+class CompositeSpec(BaseModel, extra="forbid", frozen=True):
     """Several metrics of a run combined into one number, each scaled to 0 (worst) to 1 (best)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field(description="The composite's name", min_length=1)
     weights: Annotated[dict[str, float], BeforeValidator(_equal_weights)] = Field(

@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from evalflows.specs.files import load_spec
 
 
-class RetentionSpec(BaseModel):
+class RetentionSpec(BaseModel, extra="forbid", frozen=True):
     """How long what stays, as given in a spec file or in the form in Prefect's UI. What has no rule stays."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     trace_texts_days: int | None = Field(
         None, ge=1, description="Days after which the texts of a trace are erased, since its last observation"

@@ -3,15 +3,13 @@
 import math
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from evalflows.specs.errors import short
 
 
-class CategorySpec(BaseModel):
+class CategorySpec(BaseModel, extra="forbid", frozen=True):
     """An allowed label. A plain string is short for `label`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     label: str = Field(min_length=1)
     value: float | None = Field(None, description="The number for this label in other systems; never averaged")
@@ -22,10 +20,8 @@ class CategorySpec(BaseModel):
         return {"label": value} if isinstance(value, str) else value
 
 
-class ScoreConfigSpec(BaseModel):
+class ScoreConfigSpec(BaseModel, extra="forbid", frozen=True):
     """The allowed values of a score. An invalid score becomes a failed row."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str | None = Field(None, description="The only metric that may use this config; default: any")
     data_type: Literal["NUMERIC", "BOOLEAN", "CATEGORICAL"] = "NUMERIC"

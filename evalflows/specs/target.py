@@ -3,23 +3,19 @@
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from evalflows.specs.addresses import check_address, check_headers
 from evalflows.specs.columns import AnswerColumns
 
 
-class _Target(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class _Target(BaseModel, extra="forbid", frozen=True):
     name: str = Field("target", description="The name of this variant in results", min_length=1)
     version: str | None = Field(None, description="Its version, such as v7 or a git tag; tells runs of one name apart")
 
 
-class PromptFile(BaseModel):
+class PromptFile(BaseModel, extra="forbid", frozen=True):
     """A prompt in a file of its own. Its text is part of the target's version."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     file: str = Field(description="The path of the file, relative to the working folder", min_length=1)
 

@@ -3,7 +3,7 @@
 from importlib.util import find_spec
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.permitted import own_settings, restricted_folder
@@ -16,10 +16,8 @@ SETTING = "allowed_clusters"
 """The list in `[tool.evalflows]` of the folder's pyproject.toml: addresses that a deployment's run may name."""
 
 
-class TaskRunnerSpec(BaseModel):
+class TaskRunnerSpec(BaseModel, extra="forbid", frozen=True):
     """The engine that runs the chunks of a run."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     kind: Engine = Field(
         "threads",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.files import load_spec
@@ -69,13 +69,11 @@ class _TraceEvaluation(BaseModel):
     )
 
 
-class TraceEvaluationSpec(RunSettings, _TraceEvaluation):
+class TraceEvaluationSpec(RunSettings, _TraceEvaluation, extra="forbid", frozen=True):
     """A trace evaluation, as given in a spec file, in the flow's parameters, or in the form in Prefect's UI.
 
     Each start judges what is new since the last one of the same name.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "TraceEvaluationSpec":

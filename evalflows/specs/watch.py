@@ -4,7 +4,7 @@ import math
 from datetime import date
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 RuleKind = Literal["threshold", "fall", "failure_share", "change"]
 WindowSize = Literal["hour", "day"]
@@ -46,10 +46,8 @@ def _as_fields(rule: object) -> object:
     return rule
 
 
-class WatchSpec(BaseModel):
+class WatchSpec(BaseModel, extra="forbid", frozen=True):
     """One watch rule. It looks once at each window after the window has closed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str = Field("", description="The rule's name in alerts; default: its kind and metric")
     kind: RuleKind = Field(

@@ -263,8 +263,7 @@ class ReadingTools:
 
     def best(self, experiments: Sequence[str], metric: str | None = None, baseline: str | None = None) -> str:
         """Which of several variants on the same examples is best, which cannot be told from it, and its mean and gain
-        corrected for its having been chosen. Use it whenever you tried more than one variant, and name all of them.
-        """
+        corrected for its having been chosen. Use it whenever you tried more than one variant, and name all of them."""
         from evalflows.analysis.best import best_of  # late: scipy is slow to import
 
         ids = [identity for experiment in experiments for identity in find_experiments(self._store, experiment)]
@@ -399,8 +398,7 @@ class ReadingTools:
 
     def traces(self, where: str | None = None, trace: str | None = None, limit: int = 20) -> str:
         """Traces of production, newest first, those for which a SQL condition holds; or one `trace` by its id, with its
-        observations.
-        """
+        observations."""
         answer = _Answer()
         if trace is None:
             found = listed_traces(self._store, where, None, min(limit, 200), self._queries.rows)
@@ -430,8 +428,7 @@ class ReadingTools:
     def sql(self, query: str, offset: int = 0) -> str:
         """The rows of one SQL query (DuckDB) over the store, which reads only: no files, no network, 30 s. Use it for
         what no other tool answers; `tables` says what there is. Long values are cut: use substr() for the rest. Rows of
-        single final examples are left out.
-        """
+        single final examples are left out."""
         columns, rows = self._queries.select(query)
         answer = _Answer()
         answer.line(f"{len(rows)} rows of {', '.join(columns)}")
@@ -466,8 +463,7 @@ class ReadingTools:
 
     def plan(self, spec: str) -> str:
         """What a run of a spec file (a path), or of a stored experiment again, would cost, and how many examples would
-        show a difference. Nothing is called. Use it before every run that is paid.
-        """
+        show a difference. Nothing is called. Use it before every run that is paid."""
         document = _command("plan", spec)
         answer = _Answer()
         said = document["sentences"]
@@ -522,8 +518,7 @@ class ActingTools:
         repetition: int | None = None,
     ) -> str:
         """Note what you think of one answer: a number, true or false, or a category, and why. It is kept as a program's
-        label, in your name: it never counts as a person's, validates no judge and decides nothing.
-        """
+        label, in your name: it never counts as a person's, validates no judge and decides nothing."""
         client = context.session.client_params
         labeller = client.client_info.name if client else "a client without a name"
         said = {"metric": metric, "value": value, "comment": comment, "labeller": labeller}

@@ -852,8 +852,7 @@ def _encoding(request: Request) -> Encoding | None:
 
 def _is_authorized(request: Request, token: str) -> bool:
     """Return whether a request has the token: as a bearer's, or as a password, which is how langfuse sends its secret
-    key.
-    """
+    key."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     given = value.strip()
     if scheme.lower() == "basic":

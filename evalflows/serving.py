@@ -1,6 +1,5 @@
-"""Serve a Starlette application at an address of this machine, until a signal ends it cleanly; who sends a request,
-and the token that it must have.
-"""
+"""Serve a Starlette application at an address of this machine, until a signal ends it cleanly; who sends a request, and
+the token that it must have."""
 
 # A page of another site that the same browser shows can send requests here, also under a name that it points to this
 # machine (DNS rebinding). Browsers say in headers which page sends a request, and no script can change these; programs
@@ -298,8 +297,7 @@ def refusal(request: Request, *, any_host: bool, links: bool) -> str | None:
 
 def is_followed_link(request: Request) -> bool:
     """Return whether a browser opens a page in a tab of its own because of another site's page, such as by a link
-    there.
-    """
+    there."""
     headers = request.headers
     return (
         request.method == "GET"

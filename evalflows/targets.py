@@ -1,6 +1,5 @@
 """Targets, the systems under test, in their common form, a function of an example's fields: a chat completion with
-tools, an HTTP application, a Python function, or recorded answers.
-"""
+tools, an HTTP application, a Python function, or recorded answers."""
 
 import asyncio
 import hashlib

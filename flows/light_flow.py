@@ -25,8 +25,7 @@ class LightFlow(Flow[P, R]):
 
     def __call__(self, *arguments: P.args, **named: P.kwargs) -> R:  # type: ignore[override]  # it has overloads
         """Call the flow. Of its results only exceptions are kept, in the folder that the settings name: Prefect would
-        ask the server four times where to keep what. A run that calls this one has asked already.
-        """
+        ask the server four times where to keep what. A run that calls this one has asked already."""
         results = get_current_settings().results
         if results.default_storage_block is None and FlowRunContext.get() is None:
             self.persist_result, self.result_storage = results.persist_by_default, results.local_storage_path

@@ -1,6 +1,5 @@
 """Known-answer controls: judges are tested on answers that are known to be right or wrong, and on wrong ones that forge
-a verdict; judges of pairs, on a right answer beside a wrong one.
-"""
+a verdict; judges of pairs, on a right answer beside a wrong one."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -46,8 +46,7 @@ def calls_end_with_the_flow(run: RunContext[Any]) -> Iterator[None]:
 
 def raise_failures(steps: Sequence[PrefectFuture[Any]], lacking: Sequence[str], rows: Sequence[Row]) -> None:
     """Raise the first exception of a step; otherwise raise IncompleteError if anything is lacking in the experiments,
-    or the comparison, with what resumes them.
-    """
+    or the comparison, with what resumes them."""
     for step in steps:
         if getattr(step, "_final_state", None) is None:  # a cluster that has ended cannot be asked again
             step.wait()  # or its state is read from the server

@@ -45,8 +45,7 @@ def run_name() -> str:
 
 def version_of(targets: Sequence[Any]) -> str:
     """Return the version of a spec's targets as pages have it: the given one, if all have the same, else the git commit
-    by tag or subject. Empty without either.
-    """
+    by tag or subject. Empty without either."""
     given = {getattr(target, "version", None) for target in targets}
     if len(given) != 1:
         return ""
@@ -88,8 +87,7 @@ def raise_if_failed(decisions: list[str], lacking: IncompleteError | None = None
 
 def fails_with_gate(spec: ExperimentSpec) -> bool:
     """Return whether this flow run fails if a gate decided FAIL: a run of a deployment does unless the spec says
-    otherwise.
-    """
+    otherwise."""
     return is_of_deployment() and spec.gate_fails_run
 
 

@@ -1,6 +1,5 @@
-"""Freeze the dataset: check the spec and its gates, store the rows as a snapshot, and validate it before anything
-is paid.
-"""
+"""Freeze the dataset: check the spec and its gates, store the rows as a snapshot, and validate it before anything is
+paid."""
 
 from dataclasses import replace
 

@@ -189,8 +189,7 @@ def id_of_start(kind: str) -> str:
 
 def start_id(spec: AnySpec) -> str:
     """Return the id of the run group, or of the comparison, that a spec starts: the same for a run key, and for a
-    re-run flow run. That of a trace evaluation is always that of its name.
-    """
+    re-run flow run. That of a trace evaluation is always that of its name."""
     if isinstance(spec, TraceEvaluationSpec):
         return evaluation_id(spec.name)
     kind: Literal["group", "cmp"] = "group" if isinstance(spec, ExperimentSpec) else "cmp"

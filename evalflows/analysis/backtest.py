@@ -1,6 +1,5 @@
-"""Backtest a gate: its decisions on past pairs of experiments and on the halves of one experiment, and its error
-rates on simulated pairs, whose rules are computed for many replicates at once.
-"""
+"""Backtest a gate: its decisions on past pairs of experiments and on the halves of one experiment, and its error rates
+on simulated pairs, whose rules are computed for many replicates at once."""
 
 # Under the null hypothesis it does not matter which side is the candidate (Fisher 1935). Swapping the sides of random
 # examples (of whole clusters, if any) turns any pair into one without a difference that keeps its size, noise, clusters

@@ -1,6 +1,5 @@
 """Two experiments, metric by metric: their paired data, the test of each difference, and the minimum detectable effect;
-with pass@k and pass^k as metrics of their own. `verdicts.py` concludes from the tests.
-"""
+with pass@k and pass^k as metrics of their own. `verdicts.py` concludes from the tests."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -172,8 +171,7 @@ class MetricReader:
 
     def places_where(self, snapshot_id: str, condition: str) -> Places:
         """Return the positions of the examples for which a SQL condition holds, or in a slice by its name in rules and
-        output, `metadata.topic=billing`. Raise InputError if it is neither.
-        """
+        output, `metadata.topic=billing`. Raise InputError if it is neither."""
 
         def read() -> Places:
             sliced = slice_named(condition)

@@ -50,8 +50,7 @@ def _is_look(store: Store, spec: ExperimentSpec) -> bool:
 
 def check_looks(store: Store, spec: ExperimentSpec) -> bool:
     """Return whether a run of this spec would be a look. Raise InputError if it would be one too many, before anything
-    is started.
-    """
+    is started."""
     if not _is_look(store, spec):
         return False
     own, since = id_of_run_key("group", spec.run_key) if spec.run_key else "", _since(store, spec)

@@ -1,6 +1,5 @@
-"""Evaluate one gate on one candidate: the estimate behind each rule, the rule results and the decision, which is
-stored once for the same evidence.
-"""
+"""Evaluate one gate on one candidate: the estimate behind each rule, the rule results and the decision, which is stored
+once for the same evidence."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -144,8 +143,7 @@ class GateEvaluation:
 
     def slices(self, decision_id: str) -> Iterator[CheckRow]:
         """Yield the search of slices against an experiment: in the metrics of broken rules, else in those compared,
-        since a mean can hide one that got worse.
-        """
+        since a mean can hide one that got worse."""
         pair = self.pair
         broken = [result.metric for result in self.rule_results if result.outcome == "broken"]
         searched = dict.fromkeys(map(metric_of, broken or self.gate.compared))

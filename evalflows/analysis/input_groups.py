@@ -1,6 +1,5 @@
 """Groups of examples whose inputs are alike in meaning, for the search of slices, and names of groups of texts: the
-terms that tell a group from the others.
-"""
+terms that tell a group from the others."""
 
 import re
 from collections import Counter

@@ -93,8 +93,7 @@ def _kind(judged: pd.DataFrame, labels: pd.DataFrame, *, is_pairs: bool) -> Kind
 
 def _combined_labels(labels: pd.DataFrame, kind: Kind) -> pd.DataFrame:
     """Return the labels of each unit combined: the majority label (None for a tie), its value or else the mean value,
-    and the mean chance.
-    """
+    and the mean chance."""
     labels_to_count = labels.assign(label=labels.value if kind == "yes_no" else labels.label)
     by_unit = labels_to_count.groupby("unit", sort=True)
     majority = {unit: _majority(list(given)) for unit, given in by_unit.label}
@@ -134,8 +133,7 @@ def agreement_figures(joined: JudgeAndLabels, confidence_level: float) -> dict[s
 
 def _rare_kind(joined: JudgeAndLabels) -> dict[str, Any] | None:
     """Return which of yes and no people gave fewer than MIN_OF_A_KIND times, and how many more labels drawn at random
-    should bring what is missing; None if neither.
-    """
+    should bring what is missing; None if neither."""
     n = len(joined.people)
     if joined.kind != "yes_no" or not n:
         return None

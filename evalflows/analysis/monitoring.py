@@ -358,8 +358,7 @@ class Stream:
 
     def is_good(self, row: WatchedWindowRow, incident: Incident) -> bool:
         """Return whether a window counts toward recovery: on the right side of the bound, or nearer to before than
-        after.
-        """
+        after."""
         if row.value is None or incident.reference is None or incident.value is None:
             return False
         if self.rule.kind == "failure_share":

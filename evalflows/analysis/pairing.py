@@ -264,8 +264,7 @@ class PairedMetric:
 
     def worst_case_difference(self, extreme: Extreme, confidence_level: float) -> PairedDifference | None:
         """Return the difference with missing values making it the "smallest" or "largest" possible; None for an
-        unbounded metric, or without examples.
-        """
+        unbounded metric, or without examples."""
         worst = self.worst_cases_of(self.rows, extreme)
         return None if worst is None else self._at(worst, confidence_level)
 

@@ -1,6 +1,5 @@
-"""Plan a run: its cost, the variance of its metrics from past experiments or by a cautious guess, and the sample
-sizes for the target effects. Nothing is run or stored.
-"""
+"""Plan a run: its cost, the variance of its metrics from past experiments or by a cautious guess, and the sample sizes
+for the target effects. Nothing is run or stored."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence

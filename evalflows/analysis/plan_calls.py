@@ -1,6 +1,5 @@
-"""The model calls that a spec's targets and judges will make: how many, how large and at what price, recorded in a
-dry run that makes none of them.
-"""
+"""The model calls that a spec's targets and judges will make: how many, how large and at what price, recorded in a dry
+run that makes none of them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -373,8 +372,7 @@ def size_of(
     by: Literal["target", "judge"],
 ) -> CallSize:
     """Return the size of a call, from earlier calls of the same version, else from earlier calls to the same model,
-    else from the recorded requests; with a note on its price, if there is one.
-    """
+    else from the recorded requests; with a note on its price, if there is one."""
     price, size = price_of(connection, model), _size(inputs, connection, model, past, requests, by)
     return size if price is None or size.usd is None else replace(size, price_note=price.note(model))
 
@@ -537,8 +535,7 @@ def _judges_dry_run(
     inputs: PlanInputs, evaluator: Evaluator, name: str, judged: Sequence[ExampleRow]
 ) -> tuple[float | None, list[RecordedRequest]]:
     """Return the calls per judgement of a built-in judge, and its requests; None if they cannot be known before the
-    run.
-    """
+    run."""
     spec, bound = evaluator.spec, evaluator.bound
     if not is_ours(spec) or not bound.is_async or not judged:
         return None, []

@@ -1,6 +1,5 @@
-"""The judgements of a comparison: the outcome of each pair over its presentation orders, the sampling units of a
-win rate, and win rates at equal length.
-"""
+"""The judgements of a comparison: the outcome of each pair over its presentation orders, the sampling units of a win
+rate, and win rates at equal length."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

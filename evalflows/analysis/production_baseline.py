@@ -201,8 +201,7 @@ class UnpairedEstimate(Estimate):
 
     def _extremes(self, confidence_level: float) -> tuple[UnpairedDifference, UnpairedDifference] | None:
         """Return the smallest and the largest difference over all possible missing values; None for an unbounded
-        metric.
-        """
+        metric."""
         if not (self.candidate.values.missing.any() or self.production.values.missing.any()):
             return (both := self.at(confidence_level)), both
         if not self.candidate.scale.is_bounded:

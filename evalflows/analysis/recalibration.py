@@ -61,8 +61,7 @@ def recalibration_spec(
     baseline: ExperimentRow,
 ) -> ExperimentSpec:
     """Return the spec that replays the baseline's answers to a sample of its examples, for the newer evaluators to
-    score.
-    """
+    score."""
     versions = sorted(evaluator.version for evaluator in evaluators.values())
     key = derived_id(RECALIBRATION, baseline.experiment_id, recalibrate.sample, recalibrate.seed, *versions)
     return spec.model_copy(
@@ -89,8 +88,7 @@ def recalibration_row(
     store: Store, spec: ExperimentSpec, gate: GateSpec, candidate: ExperimentRow, baseline: ExperimentRow
 ) -> ExperimentRow | None:
     """Return the experiment in which a baseline's answers were scored again, by the candidate's evaluators; None if
-    there is none.
-    """
+    there is none."""
     if gate.recalibrate is None:
         return None
     run_key = recalibration_spec(spec, evaluators_of(candidate), gate.recalibrate, baseline).run_key or ""
@@ -160,8 +158,7 @@ class Recalibrated(Estimate):
 
     def _estimate(self, confidence_level: float, extreme: str | None) -> PredictionPowered:
         """Return the mean difference, without missing values, or with them making it the "smallest" or "largest"
-        possible.
-        """
+        possible."""
         low, high = self.paired.scale.bounds
         candidate, rejudged = self.paired.candidate.values, self.rejudged
         if extreme is not None:

@@ -1,6 +1,5 @@
 """What a person labels next on the page Review, what is asked and stored of it, and how far people agree with each
-other.
-"""
+other."""
 
 import hashlib
 from collections import defaultdict

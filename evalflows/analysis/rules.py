@@ -57,8 +57,7 @@ class Facts:
 
 class Estimate(Protocol):
     """The quantity that a rule tests, in the metric's own direction: the difference from the baseline, or the
-    candidate's mean.
-    """
+    candidate's mean."""
 
     @property
     def facts(self) -> Facts: ...

@@ -153,8 +153,7 @@ def add_traces(store: Store, name: str, selection: TraceSelection, source: str =
 
 def rows_with_mode(store: Store, mode: str, reference: str | None) -> list[dict[str, Any]]:
     """Return the examples, traces and sessions that have a failure mode as rows of a dataset: all, or those of the
-    experiments or the trace evaluation that a reference means. Raise InputError if none has it.
-    """
+    experiments or the trace evaluation that a reference means. Raise InputError if none has it."""
     from evalflows.engine.trace_examples import TraceExamples  # late, as above
 
     owners = owners_of(store, reference) if reference else None

@@ -1,6 +1,5 @@
-"""How a program or a notebook calls a flow in its own process: under which settings, and what it sees of an error:
-one exception, without Prefect's frames and log records.
-"""
+"""How a program or a notebook calls a flow in its own process: under which settings, and what it sees of an error: one
+exception, without Prefect's frames and log records."""
 
 import logging
 import os

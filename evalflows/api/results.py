@@ -367,8 +367,7 @@ class DiffResult:
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return one row per metric and candidate: the means of both sides, the difference, p-values, verdict and
-        counts.
-        """
+        counts."""
         import pandas as pd
 
         return pd.DataFrame(

@@ -155,8 +155,7 @@ def show_comparison(comparison_id: str, most: int, *, detail: Detail = None, for
 
 def comparison_sections(report: ComparisonReport, *, is_alone: bool = True) -> list[Section]:
     """Return the verdicts, the ranking, the win rates over all examples and those of slices that differ, then what is
-    known of the judges. Below other results, only the verdicts stay however many lines there are.
-    """
+    known of the judges. Below other results, only the verdicts stay however many lines there are."""
     verdicts, others = report.verdicts, report.remarks
     overall = [] if report.has_many_pairs else report.overall
     slices = [rate for rate in report.win_rates if not rate.is_overall]

@@ -74,8 +74,7 @@ def _filled(name: str) -> bytes:
 
 def requirement() -> str:
     """Return what pip installs this package from elsewhere: the commit or the address that it was installed from here,
-    or the version of a package index. Empty for a folder or a file of this machine, which is not elsewhere.
-    """
+    or the version of a package index. Empty for a folder or a file of this machine, which is not elsewhere."""
     found = distribution("evalflows")
     origin = json.loads(found.read_text("direct_url.json") or "{}")  # PEP 610; pip leaves passwords out
     url, source = str(origin.get("url", "")), origin.get("vcs_info")

@@ -347,8 +347,7 @@ def _print_results(
 
 def _since(previous: "PreviousRun") -> RenderableType:
     """Return how an experiment did against the run before, and the command that shows all of it, unwrapped to be
-    copied.
-    """
+    copied."""
     command = Text(f"all of it: {previous.command}")
     command.no_wrap, command.overflow = True, "ignore"
     return Group(Text(previous.sentence), command)

@@ -1,6 +1,5 @@
 """JSON Schemas of spec files, and of the documents that commands print with `--format json`, made from the models and
-records that these are made of.
-"""
+records that these are made of."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -263,8 +263,7 @@ def _metrics(results: Sequence[Result]) -> Table:
 
 def all_columns(results: Sequence[Result]) -> Table:
     """Return one row per metric and system with counts and p-values; columns of differences only if there is a
-    baseline.
-    """
+    baseline."""
     compared = any(result.baseline for result in results)
     columns = ("metric", "system", "mean", "interval", "scored", "missing", "n/a")
     against = ("difference", "pairs", *P_VERDICT) if compared else ()

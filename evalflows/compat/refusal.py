@@ -1,6 +1,5 @@
-"""What other projects have and this one does not: options are refused instead of ignored, and absent names say what
-to use instead.
-"""
+"""What other projects have and this one does not: options are refused instead of ignored, and absent names say what to
+use instead."""
 
 import inspect
 from collections.abc import Callable, Mapping

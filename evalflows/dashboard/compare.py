@@ -1,6 +1,5 @@
 """Any experiments against a baseline: figures and verdicts, then the examples with all answers side by side, and
-everything of one example.
-"""
+everything of one example."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -635,8 +634,7 @@ def _picker(site: Site, query: Query) -> Page:
 
 def compare_slices_page(site: Site, query: Query) -> Page:
     """Return the slices of the examples in which candidates depart from their overall difference; searched when asked
-    for.
-    """
+    for."""
     asked = CompareQuery.of_query(site.store, query)
     if asked is None:
         raise InputError("baseline, candidate: got too few, wanted a baseline and a candidate at least")

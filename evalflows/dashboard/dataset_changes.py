@@ -92,8 +92,7 @@ def _fields(column: str, example: ExampleRow | None, *, is_new: bool) -> list[_F
 
 def _is_editable(value: Any) -> bool:
     """Return whether a form gives a value back as it is: a text without carriage returns and characters that are
-    escaped.
-    """
+    escaped."""
     return isinstance(value, str) and bool(value.strip()) and "\r" not in value and escaped(value) == value
 
 

@@ -53,8 +53,7 @@ class _Examples:
 
 def experiment_page(site: Site, query: Query) -> Page:
     """Return one experiment, by its id, a prefix of it or its name; of a run group or a spec's name, the list of its
-    own.
-    """
+    own."""
     reference = query.wanted("id")
 
     def made() -> Page:

@@ -1,6 +1,5 @@
-"""Where links lead: to pages of the dashboard, or nowhere in a report that stands alone; and proofs that one of our
-own pages sent a condition in SQL.
-"""
+"""Where links lead: to pages of the dashboard, or nowhere in a report that stands alone; and proofs that one of our own
+pages sent a condition in SQL."""
 
 import hmac
 import secrets

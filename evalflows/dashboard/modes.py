@@ -1,6 +1,5 @@
 """Failure modes: how often each holds now, against the baseline and over time, and its newest members; and the team's
-file of them, which these pages edit.
-"""
+file of them, which these pages edit."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -19,8 +19,7 @@ Figure = Callable[[LinePoint], float | None]
 
 def over_time_page(site: Site, query: Query) -> Page:
     """Return a metric, the cost and the latency over the runs of lines, which `name`, once or several times, `target`
-    and `dataset` choose.
-    """
+    and `dataset` choose."""
     names, target, metric = query.all("name"), query.text("target"), query.text("metric")
     dataset = query.text("dataset")
     shown = metric_lines(site.store, names, target, metric, newest=NEWEST, dataset=dataset)

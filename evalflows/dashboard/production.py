@@ -69,8 +69,7 @@ DEEPEST = 12
 
 def production_page(site: Site, query: Query) -> Page:
     """Return the incidents that are not over, or with `incidents=all` all; the watched metrics, and the trace
-    evaluations.
-    """
+    evaluations."""
     shown = query.choice("incidents", SHOWN, "now")
     known, evaluations = incidents(site.store), trace_evaluations(site.store)
     found = episodes(known)

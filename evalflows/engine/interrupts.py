@@ -27,8 +27,7 @@ class Noting:
 @contextmanager
 def interrupts_noted() -> Iterator[None]:
     """Remember Ctrl-C during the block, in addition to its usual handling. Raise KeyboardInterrupt if one came before
-    that the handler in place remembers.
-    """
+    that the handler in place remembers."""
     raise_if_pressed()
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):

@@ -1,6 +1,5 @@
 """Checks before a run: find mistakes in a spec, in the settings of evaluators and in the engine before anything is
-written or paid.
-"""
+written or paid."""
 
 import asyncio
 import json

@@ -1,6 +1,5 @@
 """Prepare specs of experiments, comparisons and trace evaluations: what they name is resolved to code, and their
-evaluators are bound.
-"""
+evaluators are bound."""
 
 # Preparing writes prompts, shared connections and declared metrics into the spec, and makes no model calls. It happens
 # once, before a run, and serves checks, plans and the rows of an experiment; `running.py` makes a prepared spec ready

@@ -1,6 +1,5 @@
 """Runnable evaluators: prepared ones with the model calls, budget and breaker of this process; and the endpoints that
-they call, with the history of their limiters.
-"""
+they call, with the history of their limiters."""
 
 import os
 import socket

@@ -1,6 +1,5 @@
 """Notes on what judges are shown, before the first of them is paid: answers of several fields that they see whole, and
-contexts that reach a judge of correctness.
-"""
+contexts that reach a judge of correctness."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from inspect import signature

@@ -1,6 +1,5 @@
 """What is written into specs from files, so that versions and resumptions include it: prompts of targets and judges,
-and taxonomies of failure modes with the rules on those that are closed.
-"""
+and taxonomies of failure modes with the rules on those that are closed."""
 
 from collections.abc import Iterator, Sequence
 from datetime import date
@@ -83,8 +82,7 @@ def _text_of(path: str, where: str) -> str:
 
 def _judge_with_texts(judge: Judge) -> Judge:
     """Replace the file of the prompt of an evaluator, its fallback and its tiers by its text, and that of a taxonomy by
-    what decides on its modes.
-    """
+    what decides on its modes."""
     args, prompt, written = dict(judge.args), judge.args.get("prompt"), dict[str, Any]()
     if (taxonomy := _taxonomy(judge)) is not None:
         args["taxonomy"] = taxonomy.settings

@@ -1,6 +1,5 @@
 """Build the views of stored rows that evaluators and targets get, new objects each time, safe to modify; and the
-columns of a run.
-"""
+columns of a run."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

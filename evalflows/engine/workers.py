@@ -1,6 +1,5 @@
-"""Run user code over many items: sync and async functions, in processes of their own where a time limit or a crash
-must cost one judgement only.
-"""
+"""Run user code over many items: sync and async functions, in processes of their own where a time limit or a crash must
+cost one judgement only."""
 
 import asyncio
 import threading

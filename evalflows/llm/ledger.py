@@ -1,6 +1,5 @@
-"""The ledger of finished calls, found by a key of everything that determines the answer; which calls are made for
-the current item; and totals over calls.
-"""
+"""The ledger of finished calls, found by a key of everything that determines the answer; which calls are made for the
+current item; and totals over calls."""
 
 import asyncio
 import hashlib
@@ -195,8 +194,7 @@ class AnsweredCall(NamedTuple):
 
 class Calls:
     """The model calls that a run has made, or had others make, by the experiment or comparison that paid; and those
-    that wait for their next attempt.
-    """
+    that wait for their next attempt."""
 
     def __init__(self) -> None:
         self._made: Counter[str | None] = Counter()

@@ -1,6 +1,5 @@
 """Adaptive limit of the calls that one connection has in flight in this process: as many as the provider accepts, by
-its headers and its answers 429. A refused call is made again by `attempts.py`.
-"""
+its headers and its answers 429. A refused call is made again by `attempts.py`."""
 
 import asyncio
 import math

@@ -1,6 +1,5 @@
 """The connections that a client opens to one server: one after another, and before the answers whose latencies are
-compared. The time to open one is no part of an answer's latency.
-"""
+compared. The time to open one is no part of an answer's latency."""
 
 import asyncio
 import time

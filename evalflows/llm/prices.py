@@ -92,8 +92,7 @@ def price_of(connection: ConnectionSpec, model: str) -> Price | None:
 @cache
 def listed_price(model: str, base_url: str = "", provider: str | None = None) -> Price | None:
     """Return the listed price of a model: that of the named provider; without one, of the provider with this address,
-    else of the first whose models have such names, as behind a gateway.
-    """
+    else of the first whose models have such names, as behind a gateway."""
     from genai_prices import Usage, calc_price  # late: few processes ask for a price
 
     one_token = Usage(input_tokens=1)

@@ -407,8 +407,7 @@ def _field(source: Any, name: str) -> Any:
 @cache
 def _carry_recordings() -> None:
     """Let threads and thread pools, as of now, run what an item's code gives them in its context. Other code's is left
-    alone. There is no hook for that in Python 3.11, so two methods of the standard library are replaced, once.
-    """
+    alone. There is no hook for that in Python 3.11, so two methods of the standard library are replaced, once."""
     start: Callable[..., None] = threading.Thread.start
     submit: Callable[..., Future[Any]] = ThreadPoolExecutor.submit
 

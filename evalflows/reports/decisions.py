@@ -1,6 +1,5 @@
 """Gate decisions: the conclusion on a candidate, the rules behind it, what could still be wrong with it, and how to
-reproduce it.
-"""
+reproduce it."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -195,8 +194,7 @@ def other_specs(store: Store, decision: Decision) -> list[str]:
 
 def find_decision(store: Store, reference: str) -> Decision:
     """Find a decision by its id, a unique prefix of it, the gate's name (its newest decision), or the candidate
-    experiment's name or id (the newest decision on it). Raise InputError if there is none, or more than one.
-    """
+    experiment's name or id (the newest decision on it). Raise InputError if there is none, or more than one."""
     by_id = _decisions(store, "starts_with(decision_id, $1)", [reference])
     if len(by_id) > 1:
         raise InputError(f"decision {reference!r}: got the prefix of {len(by_id)} ids, wanted a longer one")

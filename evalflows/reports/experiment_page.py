@@ -1,6 +1,5 @@
 """What only the page of one experiment shows: distributions of values, costs by source, kinds of failures, and related
-experiments.
-"""
+experiments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,5 @@
 """Judges at one look, and the report of one: its agreement with human labels, its versions, known-answer controls and
-biases.
-"""
+biases."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,5 @@
 """Pages in Markdown: results of experiments with their table, gate decisions, comparisons; what `evalflows report` can
-be asked about, also as JSON and JUnit; and the one command to run next.
-"""
+be asked about, also as JSON and JUnit; and the one command to run next."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -202,8 +201,7 @@ limit 1
 
 def _is_worse(store: Store, candidate: str, other: str, since: "Sequence[PreviousRun]") -> bool:
     """Return whether a metric of an evaluator is significantly worse than in another experiment: by the verdicts that
-    count, if its run or a gate compared the two.
-    """
+    count, if its run or a gate compared the two."""
     (verdicts,) = ask(store, (_COMPARED, [candidate, other]))
     if verdicts:
         return any(conclusion == "worse" for metric, conclusion in verdicts if metric not in MEASURES)

@@ -375,8 +375,7 @@ group by experiment_id, metric, evaluator
 
 def drawing_scales(store: Store, results: Sequence[Result]) -> dict[str, tuple[float, float]]:
     """Return the scale on which each metric of evaluators is drawn: its declared range, or 0 to 1 if all its intervals
-    are within it. A metric without is not among them.
-    """
+    are within it. A metric without is not among them."""
     rows = (
         store.read("experiments", identity)[0] for identity in dict.fromkeys(result.experiment_id for result in results)
     )

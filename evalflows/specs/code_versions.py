@@ -1,6 +1,5 @@
 """The parts of the user's own code that a function depends on, each with a hash, found without running anything;
-whether they were edited since; and where user code raised.
-"""
+whether they were edited since; and where user code raised."""
 
 # From the function's top-level statement, names are followed to the statements that bind them: constants, helpers,
 # classes, and what is imported from the user's other modules. A text that names an existing file of prompts, templates

@@ -1,6 +1,5 @@
 """Mapping the columns of a file to the fields of examples, recorded answers and traces, and conversations as lists of
-OpenAI messages.
-"""
+OpenAI messages."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,5 @@
 """Comparison specs: existing experiments, or votes of people, and the evaluators that choose the better of two
-answers.
-"""
+answers."""
 
 from collections.abc import Sequence
 from pathlib import Path

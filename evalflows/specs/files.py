@@ -86,8 +86,7 @@ def unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 class SpecLoader(yaml.SafeLoader):
     """YAML's safe loader, with YAML 1.2's rules of what is text: `no`, `on`, `12:30`, `010` and dates are what stands
-    there. Raise ConstructorError for a key that repeats in a mapping, except through a merge.
-    """
+    there. Raise ConstructorError for a key that repeats in a mapping, except through a merge."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -139,8 +138,7 @@ def load_text(text: str, where: str, *, wanted: str) -> dict[str, Any]:
 
 def _is_too_large(content: Any) -> bool:
     """Return whether a spec has more than MAX_VALUES values: aliases repeat what they name, and could contain
-    themselves.
-    """
+    themselves."""
     pending, count = [content], 0
     while pending and count <= MAX_VALUES:
         value = pending.pop()

@@ -1,6 +1,5 @@
 """The one rule by which a value of any source becomes a value as JSON has it: of files, functions, DataFrames, lists of
-rows, and of what targets return.
-"""
+rows, and of what targets return."""
 
 import re
 import sys

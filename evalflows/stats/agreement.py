@@ -1,6 +1,5 @@
-"""Agreement of raters: equal labels, Cohen's kappa and Krippendorff's alpha; how well a judge tells right answers
-from wrong ones; and what people should label next.
-"""
+"""Agreement of raters: equal labels, Cohen's kappa and Krippendorff's alpha; how well a judge tells right answers from
+wrong ones; and what people should label next."""
 
 import math
 from collections.abc import Hashable, Sequence

@@ -1,6 +1,5 @@
-"""Clusters of dependent examples: cluster-robust standard errors, bootstrap draws, and the validation of arrays
-that all of stats shares.
-"""
+"""Clusters of dependent examples: cluster-robust standard errors, bootstrap draws, and the validation of arrays that
+all of stats shares."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -155,8 +154,7 @@ def clustering_of(clusters: Sequence[Hashable] | None, n: int) -> Clustering:
 
 def is_rounding(size: float, scale: float) -> bool:
     """Return whether a difference of this size, between numbers computed from numbers of size `scale`, is only
-    rounding.
-    """
+    rounding."""
     return bool(size <= ROUNDING * scale)
 
 

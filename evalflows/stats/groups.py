@@ -68,8 +68,7 @@ def middle(vectors: FloatArray) -> FloatArray:
 
 def plane(vectors: FloatArray) -> FloatArray:
     """Return each vector's place in the two directions in which they vary most (Pearson 1901), shape (n, 2); 0 in a
-    direction in which they do not vary. In each, the place farthest from the middle is positive.
-    """
+    direction in which they do not vary. In each, the place farthest from the middle is positive."""
     rest = vectors - vectors.mean(axis=0) if len(vectors) else vectors
     left, sizes, _ = np.linalg.svd(rest, full_matrices=False)
     places = np.zeros((len(vectors), 2))

@@ -1,6 +1,5 @@
-"""Length-controlled win rates: the rates at which entries would win at equal answer length, by one logistic
-regression of all comparisons with cluster-robust covariance.
-"""
+"""Length-controlled win rates: the rates at which entries would win at equal answer length, by one logistic regression
+of all comparisons with cluster-robust covariance."""
 
 import math
 from collections.abc import Hashable, Sequence

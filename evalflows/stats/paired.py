@@ -1,6 +1,5 @@
-"""The paired difference between two runs over their common examples, with interval and test; its variance
-components; unpaired differences; and pass@k and pass^k.
-"""
+"""The paired difference between two runs over their common examples, with interval and test; its variance components;
+unpaired differences; and pass@k and pass^k."""
 
 import math
 from collections.abc import Hashable, Sequence

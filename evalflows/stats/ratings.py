@@ -1,6 +1,5 @@
-"""Bradley-Terry ratings of entries from pairwise comparisons, with intervals, ranges of ranks, intransitive cycles,
-and shares of pairs.
-"""
+"""Bradley-Terry ratings of entries from pairwise comparisons, with intervals, ranges of ranks, intransitive cycles, and
+shares of pairs."""
 
 import math
 from collections.abc import Hashable, Sequence

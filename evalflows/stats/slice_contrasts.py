@@ -1,6 +1,5 @@
 """Slices of examples in which a paired difference departs from that of the other examples, adjusted for every slice
-that was searched.
-"""
+that was searched."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,5 @@
-"""The weights of composites: the Pareto front, one weight changed at a time, all possible weights, and those that
-order ranked cases.
-"""
+"""The weights of composites: the Pareto front, one weight changed at a time, all possible weights, and those that order
+ranked cases."""
 
 from collections import Counter
 from collections.abc import Hashable, Sequence

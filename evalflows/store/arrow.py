@@ -1,6 +1,5 @@
 """pyarrow and numpy, which are imported when first used: a command that only queries needs neither, and importing them
-takes longer than most queries.
-"""
+takes longer than most queries."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

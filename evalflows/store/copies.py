@@ -1,6 +1,5 @@
 """Copies of small tables in memory, and of a few experiments' rows of large ones: a query of ours plans in a fifth of
-the time without files.
-"""
+the time without files."""
 
 # Those of small tables are in a database of their own, `copies`, beside the views over the files, which has the same
 # views. A table of it is a view over the files until a query needs it, and again if the table's files grow too large,

@@ -1,6 +1,5 @@
 """Exports for BI tools: every view of the store as a DuckDB file, or Parquet or CSV files, written whole or not at
-all.
-"""
+all."""
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 

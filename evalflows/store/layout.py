@@ -1,6 +1,5 @@
-"""Paths of the store's files, the SQL that reads them, and locks on files, which the operating system frees when
-their process ends.
-"""
+"""Paths of the store's files, the SQL that reads them, and locks on files, which the operating system frees when their
+process ends."""
 
 import fcntl
 import os

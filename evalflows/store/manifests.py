@@ -1,6 +1,5 @@
-"""Manifests: which files of the store this program wrote, by the hashes of their bytes, and what decisions rest on;
-and sealed files, written under temporary names until they have one.
-"""
+"""Manifests: which files of the store this program wrote, by the hashes of their bytes, and what decisions rest on; and
+sealed files, written under temporary names until they have one."""
 
 # `manifests/<owner>.<12 hexadecimal digits>.json` is written whole before the files that it names get their own names,
 # so a crash leaves at most a manifest of a file that is not there, which is ignored. A file is known if any manifest

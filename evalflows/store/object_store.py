@@ -405,8 +405,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
 
     def honours_conditions(self) -> bool:
         """Return whether the server creates and replaces objects conditionally, as one probe per process and root
-        shows.
-        """
+        shows."""
         with self._probing:
             if self._is_conditional is None:
                 self._is_conditional = self._probe(f"{self.root}/leases/.probe-{secrets.token_hex(6)}")

@@ -1,6 +1,5 @@
-"""Erasing texts everywhere in a store while figures stay, and removing whole experiments that are old and that
-nothing refers to.
-"""
+"""Erasing texts everywhere in a store while figures stay, and removing whole experiments that are old and that nothing
+refers to."""
 
 import time
 from collections import Counter, defaultdict

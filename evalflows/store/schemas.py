@@ -1,6 +1,5 @@
 """The tables: their records, keys, and Arrow schemas derived from the records; the specs that rows hold; and how an
-erased text is marked.
-"""
+erased text is marked."""
 
 from __future__ import annotations  # types of libraries that are imported when first used
 

@@ -1,6 +1,5 @@
-"""Querying the store with SQL: an in-memory DuckDB with a view per question (marts, in the schema `main`, the
-user's own among them) and per table (in `staging`, where queries find them by their names).
-"""
+"""Querying the store with SQL: an in-memory DuckDB with a view per question (marts, in the schema `main`, the user's
+own among them) and per table (in `staging`, where queries find them by their names)."""
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 

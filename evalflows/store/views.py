@@ -1,6 +1,5 @@
 """The SQL of the catalog's views: one per table in `staging`, marts in `main`, the user's own marts among them, and
-macros that find the fields of an observation in its attributes.
-"""
+macros that find the fields of an observation in its attributes."""
 
 import os
 import re

@@ -1,6 +1,5 @@
 """How many elements a request of OpenTelemetry has, counted before it is parsed: an empty span takes two bytes of a
-request, almost none after compression, and some hundred bytes of memory once it is an object.
-"""
+request, almost none after compression, and some hundred bytes of memory once it is an object."""
 
 import re
 from collections.abc import Mapping

@@ -64,8 +64,7 @@ def _part_that(is_secret: Callable[[str], bool]) -> Callable[[str], Span | None]
 
 def is_card_number(text: str) -> bool:
     """Return whether a text is the number of a payment card: 13 to 19 digits with the check digit of ISO/IEC 7812
-    (Luhn).
-    """
+    (Luhn)."""
     digits = [int(digit) for digit in text if digit.isdigit()]
     if not 13 <= len(digits) <= 19 or digits[0] not in range(2, 7):
         return False

@@ -131,8 +131,7 @@ class RunsOfAll:
 
 def _scores_of_all(returned: Any, runs: Sequence[Run]) -> Fields | None:
     """Return the key, the comment and the scores by run of what an evaluator of several runs returned; None if it did
-    not give a score for each.
-    """
+    not give a score for each."""
     if isinstance(returned, list):
         returned = {"scores": returned}
     found = _by_stored_ids(returned)

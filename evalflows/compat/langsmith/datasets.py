@@ -1,6 +1,5 @@
 """LangSmith's datasets, examples, runs and feedback as its client's methods: a dataset is a name whose versions are
-snapshots; each change is a new one, and experiments keep theirs.
-"""
+snapshots; each change is a new one, and experiments keep theirs."""
 
 import io
 import uuid

@@ -1,6 +1,5 @@
-"""LangSmith's `evaluate`, `evaluate_existing` and `evaluate_comparative` on top of evalflows' own, with its targets
-and evaluators adapted.
-"""
+"""LangSmith's `evaluate`, `evaluate_existing` and `evaluate_comparative` on top of evalflows' own, with its targets and
+evaluators adapted."""
 
 import asyncio
 import inspect

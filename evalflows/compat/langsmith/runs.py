@@ -352,8 +352,7 @@ class RunMethods:
         self, *, project_id: Identity | None = None, project_name: str | None = None
     ) -> "pd.DataFrame":
         """Return one row per run of an experiment: input.*, outputs.*, reference.*, feedback.*, execution_time, error
-        and id, by example.
-        """
+        and id, by example."""
         import pandas as pd
 
         project = self.read_project(project_id=project_id, project_name=project_name)

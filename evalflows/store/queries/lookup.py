@@ -136,8 +136,7 @@ def newest_start(
     store: Store, table: str, names: Sequence[str], spec_name: str, run_key: str | None
 ) -> datetime | None:
     """Return when the newest experiment, or comparison, of some names, a spec's name or a run key was started; None if
-    there is none.
-    """
+    there is none."""
     where = "list_contains(?, name) or spec ->> 'name' = ? or run_key = ?"
     ((newest,),) = store.query(f"select max(started_at) from source.{table} where {where}", [names, spec_name, run_key])
     return newest  # type: ignore[no-any-return]

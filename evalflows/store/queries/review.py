@@ -1,4 +1,4 @@
-"""What people can label, and the items that they review: what was asked and answered, and what judges and people said."""
+"""What people can label, and the items that they review: what was asked and answered, what judges and people said."""
 
 import json
 from collections.abc import Sequence

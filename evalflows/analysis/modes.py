@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from evalflows.analysis.input_groups import Terms, unique
 from evalflows.analysis.note_templates import Compared, Templates
+from evalflows.analysis.terms import Terms, unique
 from evalflows.engine.prepare import with_shared
 from evalflows.engine.secret_blocks import key_for
 from evalflows.evaluators.judging import ask

@@ -61,7 +61,7 @@ LENGTH: dict[WindowSize, timedelta] = {"hour": timedelta(hours=1), "day": timede
 WINDOWS: dict[WindowSize, int] = {"hour": 720, "day": 30}
 """Windows in 30 days."""
 
-FALSE_ALARMS: dict[RuleKind, float] = {"threshold": 0.75, "failure_share": 0.75, "fall": 0.1, "change": 0.4}
+FALSE_ALARMS: dict[RuleKind, float] = {"threshold": 0.75, "failure_share": 0.75, "fall": 0.1, "change": 0.2}
 """False alarms that a rule may raise in 30 days, over all its slices, if the truth is at its bound. For a fall that is
 every quiet day, so it may raise fewer. With daily windows of one slice, the confidence level of a threshold's interval
 is 95 %. The change detector raises fewer than it may: the simulation has at most 0.1."""

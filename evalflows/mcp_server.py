@@ -463,7 +463,8 @@ class ReadingTools:
 
     def plan(self, spec: str) -> str:
         """What a run of a spec file (a path), or of a stored experiment again, would cost, and how many examples would
-        show a difference. Nothing is called. Use it before every run that is paid."""
+        show a difference. No model is called, but the code that the spec names is imported. Use it before every run
+        that is paid."""
         document = _command("plan", spec)
         answer = _Answer()
         said = document["sentences"]
@@ -669,8 +670,10 @@ def server(
         "evalflows", instructions=INSTRUCTIONS, version=version("evalflows"), log_level="ERROR"
     )
     reading = ReadingTools(store, help_of)
-    for tool in (*reading.all, *((reading.plan,) if runs_code else ())):
+    for tool in reading.all:
         _add(made, store, tool, ToolAnnotations(read_only_hint=True))
+    if runs_code:  # what a module does when it is imported is not known
+        _add(made, store, reading.plan, ToolAnnotations(read_only_hint=False, destructive_hint=False))
     for tool in ActingTools(store, allowance).all if allowance else ():
         costs = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
         _add(made, store, tool, costs)

@@ -305,9 +305,9 @@ def _half_alpha(gap_at: Callable[[float], float]) -> float:
     """
     within, outside, above = 0.5, 1.0, gap_at(SMALLEST_ALPHA)
     while (below := gap_at(1 - within)) > 0:
-        within, outside, above = within**2, within, below
-        if within < SMALLEST_ALPHA:
-            return outside / 2
+        if within <= SMALLEST_ALPHA:
+            return within / 2
+        within, outside, above = max(within**2, SMALLEST_ALPHA), within, below
     is_above: bool | None = None  # the side of the last step
     for step in range(STEPS):
         if outside <= within * (1 + PRECISION):

@@ -583,7 +583,8 @@ def _limits(
 ) -> tuple[str, str]:
     """Return the changes that hold a run to what is left, and to its own limits if these are lower.
 
-    `begun` is what the run has paid already, which its limits include.
+    `begun` is what the run has paid already, which its limits include. Raise InputError for changes that a person
+    decides on.
     """
     budget, calls = left.usd + begun[0], left.calls + begun[1]
     if command != "resume":

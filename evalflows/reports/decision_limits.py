@@ -10,7 +10,7 @@ from evalflows.reports.decisions import Decision, rule_texts
 from evalflows.reports.slices import examples_command, where_lines
 from evalflows.specs.metric_names import LATENCY, MIN_EXAMPLES, base_metric, metric_of
 from evalflows.store.final_examples import copies_of, copies_text
-from evalflows.store.queries.looks import look_of, looks_until, unkept_looks
+from evalflows.store.queries.looks import final_ids, look_of, looks_until, unkept_looks
 from evalflows.store.records import EXCLUDED, controls_batch, from_json
 from evalflows.store.rule_outcomes import RuleOutcome
 from evalflows.store.sql import ask, fields_of, records_of
@@ -241,7 +241,7 @@ def _of_looks(store: Store, decision: Decision, experiments: Mapping[str, "_Expe
             yield "the baseline has answers to the final examples, which this run leaves out: the gate compares on them"
     if look is None:
         return
-    if copies := copies_of(store, look.snapshot):
+    if copies := copies_of(store, final_ids(store, [decision.candidate_experiment_id])):
         yield copies_text(copies)
     if look.again is None:
         since = "since the baseline was approved" if look.since else "so far"

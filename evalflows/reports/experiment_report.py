@@ -13,7 +13,7 @@ from evalflows.reports.results import Result
 from evalflows.reports.slices import field_lines, slice_means
 from evalflows.reports.worst import Worst, is_higher_better, worst_of
 from evalflows.specs.metric_names import MEASURES, is_pass_k
-from evalflows.store.final_examples import Copy, copies_in, copies_text
+from evalflows.store.final_examples import COPIES_KEPT, Copy, copies_text, read_copies
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.queries.progress import spooled_if_unfinished
 from evalflows.store.records import controls_batch
@@ -311,9 +311,9 @@ def experiments_report(
     Without `with_worst`, which examples are worst is not looked for; without `with_fields`, nor are means by field.
     """
     ids = list(experiments)
-    failures, reduced, unpriced, thinking, checks = ask(
+    failures, reduced, unpriced, thinking, copies, checks = ask(
         store,
-        *((query, [ids]) for query in (_FAILURES_OF_EACH, _REDUCED, _UNPRICED, _THINKING)),
+        *((query, [ids]) for query in (_FAILURES_OF_EACH, _REDUCED, _UNPRICED, _THINKING, COPIES_KEPT)),
         (_CHECKS, [[controls_batch(group) for group in run_groups(store, ids)]]),
     )
     shown = overviews_of(store, ids)
@@ -329,7 +329,7 @@ def experiments_report(
         stepped=stepped_in(store, specs_with_steps(store, ids)),
         types_apart=_types_apart(store, results),
         thinking=records_of(ThinkingAnswers, thinking),
-        copies=copies_in(store, {one.snapshot_id for one in shown}),
+        copies=read_copies(copies),
         unpriced=records_of(UnpricedCalls, unpriced),
         reduced_limits=records_of(ReducedLimit, reduced),
         by_field=_by_field(store, shown[0], results) if with_fields and len(shown) == 1 else (),

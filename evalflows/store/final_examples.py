@@ -7,8 +7,9 @@ only resemble those of a final example are near copies: they are run, and named.
 import hashlib
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from evalflows.specs.errors import InputError
@@ -19,6 +20,7 @@ from evalflows.store.store import Store
 
 if TYPE_CHECKING:
     from evalflows.store.ingest import LoadedDataset
+    from evalflows.store.snapshots import Examples
 
 COPIES = "final_copies"
 """The name of the check that keeps the near copies of a snapshot."""
@@ -32,6 +34,8 @@ COMPARED = 2_000
 """Characters of a text that are compared."""
 MOST_PAIRS = 10_000_000
 """Pairs of texts that are compared; of more examples, a sample is."""
+AT_ONCE = 1_000
+"""Examples that are in memory at once."""
 TYPICAL = 200
 """Final examples of which the distance to the nearest other one is measured."""
 NAMED = 3
@@ -44,11 +48,12 @@ select distinct example_id, inputs, attachments from source.examples where split
 )
 """
 
-_KEPT = """
-select arg_max(observed::varchar, recorded_at) from source.checks
-where name = ? and list_contains(?, subject_id) group by subject_id order by subject_id
+COPIES_KEPT = f"""
+select arg_max(observed::varchar, recorded_at) from checks where name = '{COPIES}' and subject_id in (
+    select snapshot_id from experiments where is_one_of(experiment_id, $1)
+) group by subject_id order by subject_id
 """
-_FINAL_IDS = "select example_id from source.examples where snapshot_id = ? and split = ?"
+"""SQL for the near copies of the snapshots of experiments, of each the newest; see `read_copies`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,41 +121,42 @@ def final_inputs(store: Store, loaded: "LoadedDataset") -> list[Inputs]:
 def refuse_final(loaded: "LoadedDataset", final: Sequence[Inputs]) -> None:
     """Raise InputError if examples that are selected under another split have the inputs of final ones."""
     known = {inputs.key: inputs.example_id for inputs in final}
-    others = map(Inputs.of, _others(loaded.selected)) if known else ()
+    others = map(Inputs.of, loaded.selected.rows(_others(loaded.selected))) if known else ()
     if same := [(inputs.example_id, known[inputs.key]) for inputs in others if inputs.key in known]:
         named = ", ".join(repr(own) if own == of else f"{own!r} (final as {of!r})" for own, of in same[:NAMED])
+        count = f"{len(same)} example{'' if len(same) == 1 else 's'}"
         raise InputError(
-            f"dataset {loaded.name or loaded.source!r}: got {len(same)} examples with the inputs of final ones, such "
-            f"as {named}, wanted others: only a release gate runs these, under whatever split, id or name"
+            f"dataset {loaded.name or loaded.source!r}: got {count} with the inputs of final ones, such as {named}, "
+            "wanted others: only a release gate runs these, under whatever split, id or name"
         )
 
 
-def _others(examples: Iterable[ExampleRow]) -> Iterator[ExampleRow]:
-    return (example for example in examples if example.split != FINAL)
+def _others(examples: "Examples") -> list[int]:
+    """Return the numbers of the examples that have another split, without reading their texts."""
+    return [number for number, split in enumerate(examples.texts("split")) if split != FINAL]
 
 
-def near_copies(examples: Iterable[ExampleRow], final: Sequence[Inputs]) -> list[Copy]:
+def near_copies(examples: "Examples", final: Sequence[Inputs]) -> list[Copy]:
     """Return the examples whose inputs resemble those of a final one, each with the nearest."""
-    others = list(_others(examples)) if final else []
+    others = _others(examples) if final else []
     if not others:
         return []
     from rapidfuzz import process  # late: few stores have final examples
     from rapidfuzz.distance import Indel
 
     if len(others) * len(final) > MOST_PAIRS:
-        drawn = np.random.default_rng(0).permutation(len(others))[: max(1, MOST_PAIRS // len(final))]
-        others = [others[index] for index in sorted(drawn)]
-    of_final = [example.text[:COMPARED] for example in final]
-    texts = [normalised(example.inputs)[:COMPARED] for example in others]
+        others = sorted(np.random.default_rng(0).permutation(others)[: max(1, MOST_PAIRS // len(final))].tolist())
+    of_final = [inputs.text[:COMPARED] for inputs in final]
     least = max(SIMILARITY, 1 - _typical_distance(of_final) / CLOSER)
     copies = []
-    for start in range(0, len(texts), 1_000):
-        block = texts[start : start + 1_000]
-        similarities = process.cdist(block, of_final, scorer=Indel.normalized_similarity, score_cutoff=least)
+    for start in range(0, len(others), AT_ONCE):
+        block = [Inputs.of(example) for example in examples.rows(others[start : start + AT_ONCE])]
+        texts = [inputs.text[:COMPARED] for inputs in block]
+        similarities = process.cdist(texts, of_final, scorer=Indel.normalized_similarity, score_cutoff=least)
         nearest = similarities.argmax(axis=1)
         for index in np.flatnonzero(similarities.max(axis=1) >= least).tolist():
             like = final[int(nearest[index])].example_id
-            copies.append(Copy(others[start + index].example_id, like, float(similarities[index].max())))
+            copies.append(Copy(block[index].example_id, like, float(similarities[index].max())))
     return copies
 
 
@@ -187,17 +193,15 @@ def keep_copies(store: Store, snapshot: str, copies: Sequence[Copy]) -> None:
     store.publish("checks", batch, [row])
 
 
-def copies_in(store: Store, snapshots: Collection[str]) -> list[list[Copy]]:
-    """Return the near copies that are kept of snapshots, of each the newest."""
-    found = store.query(_KEPT, [COPIES, list(snapshots)])
-    return [[Copy(*copy) for copy in from_json(observed)] for (observed,) in found]
+def read_copies(rows: Iterable[tuple[str]]) -> list[list[Copy]]:
+    """Return the near copies of rows as COPIES_KEPT selects them, a list for each."""
+    return [[Copy(*copy) for copy in from_json(observed)] for (observed,) in rows]
 
 
-def copies_of(store: Store, snapshot: str) -> list[Copy]:
-    """Return the near copies of a snapshot's final examples that have been run, each once."""
-    final = {identity for (identity,) in store.query(_FINAL_IDS, [snapshot, FINAL])}
+def copies_of(store: Store, final: Set[str]) -> list[Copy]:
+    """Return the near copies of final examples, given by id, that have been run, each once."""
     kept = store.query("select observed::varchar from source.checks where name = ?", [COPIES]) if final else []
-    copies = (Copy(*copy) for (observed,) in kept for copy in from_json(observed))
+    copies = chain.from_iterable(read_copies(kept))
     return [*{copy.example_id: copy for copy in copies if copy.final_id in final}.values()]
 
 

@@ -130,7 +130,7 @@ def test_final_examples_are_final_under_any_label_id_and_name(
     for refuse in (run, gate, plan):
         with pytest.raises(InputError, match="dataset 'other': got 4 examples with the inputs of final ones, such as"):
             refuse(spec_of(fields, dataset=relabelled))
-    with pytest.raises(InputError, match="got 1 examples with the inputs of final ones"):  # within one dataset
+    with pytest.raises(InputError, match="got 1 example with the inputs of final ones"):  # within one dataset
         run(spec_of(fields, dataset={"name": "own", "rows": [{**rows[1], "id": "x", "split": "final"}, rows[1]]}))
     capsys.readouterr()
     gate(spec_of(fields, gate_fails_run=False))

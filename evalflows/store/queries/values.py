@@ -23,6 +23,8 @@ TIMEOUT_S = 30.0
 COLUMNS = "example_id, position, split, cluster, inputs, reference_outputs, metadata"
 """The columns that a condition may name; the last three are JSON."""
 
+_NUMBERED = f"select {COLUMNS}, row_number() over (order by position) - 1 as place"
+
 Values = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
@@ -63,8 +65,8 @@ def places_where_by(
     rows: Callable[[str], list[tuple[Any, ...]]], snapshot_id: str, condition: str
 ) -> npt.NDArray[np.intp]:
     """Return the same by running one query, as of the process for SQL of others, with its limits and messages."""
-    numbered = f"select {COLUMNS}, row_number() over (order by position) - 1 as place from examples"
-    query = f"from ({numbered} where snapshot_id = {quoted(snapshot_id)}) select list(place order by place) where "
+    numbered = f"{_NUMBERED} from examples where snapshot_id = {quoted(snapshot_id)}"
+    query = f"from ({numbered}) select list(place order by place) where "
     found = rows(query + condition)
     if len(found) != 1:
         raise InputError(f"where {condition!r}: got more than a condition, wanted one on {COLUMNS}")
@@ -74,9 +76,8 @@ def places_where_by(
 def _read(store: Store, snapshot_id: str, condition: str) -> list[int]:
     store.verify([snapshot_id], {"examples"})
     with restricted_to(store, own=frozenset()) as connection:
-        numbered = f"select {COLUMNS}, row_number() over (order by position) - 1 as place"
         examples = connection.sql(
-            f"{numbered} from ({view_text('examples')}) where snapshot_id = $1", params=[snapshot_id]
+            f"{_NUMBERED} from ({view_text('examples')}) where snapshot_id = $1", params=[snapshot_id]
         ).materialize()
         try:
             with time_limit(connection, TIMEOUT_S):

@@ -293,13 +293,11 @@ class ReadingTools:
         answer = _Answer()
         if not groups:
             answer.line("no example got worse")
-        final = final_ids(self._store, ids)
+        if final_ids(self._store, ids):
+            answer.line(f"without final examples, {FOR_PEOPLE}")
         for group in groups[:1] if metric is None else groups:
-            shown = [item for item in group.items if item.example_id not in final]
-            if hidden := len(group.items) - len(shown):
-                answer.line(f"{group.metric}: {hidden} of them are final examples, {FOR_PEOPLE}")
-            if shown:
-                self._worst_of(answer, replace(group, items=shown), offset)
+            if group.items:
+                self._worst_of(answer, group, offset)
         return str(answer)
 
     def _worst_of(self, answer: _Answer, group: WorstExamples, offset: int) -> None:

@@ -227,7 +227,7 @@ def test_tools_show_no_single_final_example(store: Store) -> None:
 
     async def asks(call: Call, tools: list[str]) -> None:
         worst = await call("worst", experiment=owner, metric="correct")
-        assert "2 of them are final examples, which are shown to people only" in worst
+        assert "without final examples, which are shown to people only" in worst
         assert "q2" in worst and not final.search(worst)
         assert "error: " in (refused := await call("example", experiment=owner, example_id="q0"))
         assert "got a final one" in refused and "the question" not in refused

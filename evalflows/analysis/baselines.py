@@ -1,6 +1,8 @@
 """Baselines of gates: experiments, or windows of production, that a person approved."""
 
 import getpass
+import os
+import subprocess
 from pathlib import Path
 
 from evalflows.specs import hints
@@ -11,10 +13,10 @@ from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import TRIAL
 from evalflows.specs.values import words
 from evalflows.store.evidence import evidence_on
-from evalflows.store.queries.approvals import approvals, approved
+from evalflows.store.queries.approvals import DOOR, Door, approvals, approved
 from evalflows.store.queries.conclusions import conclusions_on
 from evalflows.store.queries.continuing import continued_by
-from evalflows.store.records import FINAL, BaselineRow, ExperimentRow, after, new_id
+from evalflows.store.records import FINAL, BaselineRow, CheckRow, ExperimentRow, after, derived_id, new_id, to_json
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.signatures import sign, signature_of
 from evalflows.store.store import Store
@@ -97,8 +99,11 @@ def approve_baseline(
     reason: str | None = None,
     by: str | None = None,
     key: Path | None = None,
+    through: Door = "python",
 ) -> BaselineRow:
     """Approve an experiment as the baseline of that name, by default its spec's name, and sign that with an SSH key.
+
+    The approval keeps the door that it came through, and which process started this one.
 
     Raise InputError for a key that cannot sign, for a trial, for an incomplete experiment, whose missing values would
     count against every candidate, and without a reason for one that a gate's newest decision failed.
@@ -135,5 +140,34 @@ def approve_baseline(
     )
     if key is not None:  # before it counts
         sign(store, approval, [row.experiment_id], key)
+    _keep_door(store, approval.baseline_id, through)
     store.publish("baselines", approval.baseline_id, [approval])
     return approval
+
+
+def _keep_door(store: Store, baseline_id: str, through: Door) -> None:
+    row = CheckRow(
+        check_id=derived_id(DOOR, baseline_id),
+        batch_id=derived_id(DOOR, baseline_id),
+        subject_kind="baseline",
+        subject_id=baseline_id,
+        name=DOOR,
+        passed=True,
+        severity="warning",
+        observed=to_json({"through": through, "started_by": _parent_process()}),
+        message=f"approved through {through}",
+    )
+    store.publish("checks", row.batch_id, [row])
+
+
+def _parent_process() -> str | None:
+    """Return the name of the process that started this one; None if the system does not say it."""
+    try:
+        return Path(f"/proc/{os.getppid()}/comm").read_text().strip()
+    except OSError:  # not Linux
+        pass
+    try:
+        done = subprocess.run(["ps", "-o", "comm=", "-p", str(os.getppid())], capture_output=True, text=True, timeout=5)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None

@@ -9,7 +9,7 @@ gate's rules: their error rates add up to that of one (Bonferroni).
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
 
@@ -22,9 +22,10 @@ from evalflows.specs.target import RecordedTarget
 from evalflows.store.leases import held_leases, hold_lease
 from evalflows.store.manifests import user_name
 from evalflows.store.queries.approvals import approvals
-from evalflows.store.queries.looks import LOOK, Look, look_id, look_of, looks_at, unkept_looks
+from evalflows.store.queries.looks import LOOK, Look, final_ids, look_id, look_of, looks_at, reading_id, unkept_looks
 from evalflows.store.queries.progress import spooled_rows
 from evalflows.store.records import FINAL, CheckRow, to_json
+from evalflows.store.row_specs import experiment_spec
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
@@ -72,35 +73,74 @@ def take_look(store: Store, spec: ExperimentSpec, run_group: str, git_commit: st
         since = _since(store, spec)
         earlier, unkept = _others(store, spec, run_group, since), _unkept(store, spec, run_group, since)
         _refuse_too_many(spec, earlier, unkept)
-        number, shares = len(earlier) + len(unkept) + 1, spec.look_shares
-        is_allowed, left = number <= len(shares), 1 - _spent(spec, earlier, unkept)
-        share = shares[min(number, len(shares)) - 1]
-        if is_allowed and spec.look_again:
-            print_note(f"look {number} of {len(shares)}: look_again was not needed, and is not kept")
-        look = {
-            "snapshot": spec.dataset.snapshot,
-            "number": number,
-            "allowed": len(shares),
-            "share": min(share, left) if left > NONE_LEFT else share,
-            "is_equal_share": isinstance(spec.final_looks, int) and share <= left + NONE_LEFT,
-            "again": None if is_allowed else spec.look_again,
-            "since": since and since.isoformat(),
-            "by": user_name(),
-            "git_commit": git_commit,
-            "spec": hashlib.sha256(spec.model_dump_json().encode()).hexdigest()[:16],
-        }
-        row = CheckRow(
-            check_id=look_id(run_group),
-            batch_id=look_id(run_group),
-            subject_kind="spec",
-            subject_id=run_group,
-            name=LOOK,
-            passed=is_allowed,
-            severity="warning",
-            observed=to_json(look),
-            message=f"look {number} of {len(shares)} at the final examples",
-        )
-        store.publish("checks", row.batch_id, [row])
+        number = len(earlier) + len(unkept) + 1
+        if number <= len(spec.look_shares) and spec.look_again:
+            print_note(f"look {number} of {len(spec.look_shares)}: look_again was not needed, and is not kept")
+        left = 1 - _spent(spec, earlier, unkept)
+        _publish(store, spec, look_id(run_group), run_group, number, left, since, git_commit)
+
+
+def keep_reading(store: Store, experiments: Sequence[str]) -> list[str]:
+    """Keep that a person has read single final examples of experiments, a look for each run group that has any.
+
+    What is read can be fitted, as what a run has shown. Return what to say of each look.
+    """
+    said = []
+    for identity in experiments:
+        (row,) = store.read("experiments", identity)
+        spec, batch = experiment_spec(row), reading_id(row.run_group)
+        with hold_lease(store, "final-looks", "looks at the final examples", wait=True):
+            if not final_ids(store, [identity]) or store.is_sealed("checks", batch):
+                continue
+            spec = spec.model_copy(update={"dataset": spec.dataset.model_copy(update={"snapshot": row.snapshot_id})})
+            since = _since(store, spec)
+            earlier, unkept = _others(store, spec, "", since), _unkept(store, spec, "", since)
+            number, left = len(earlier) + len(unkept) + 1, 1 - _spent(spec, earlier, unkept)
+            _publish(store, spec, batch, row.run_group, number, left, since, None, is_reading=True)
+        said.append(f"look {number} of {len(spec.look_shares)} at the final examples: reading single ones counts")
+    return said
+
+
+def _publish(
+    store: Store,
+    spec: ExperimentSpec,
+    batch: str,
+    run_group: str,
+    number: int,
+    left: float,
+    since: datetime | None,
+    git_commit: str | None,
+    *,
+    is_reading: bool = False,
+) -> None:
+    """Publish a look, the `number`th, of which the earlier ones have `left` this share of the level."""
+    shares = spec.look_shares
+    is_allowed, share = number <= len(shares), shares[min(number, len(shares)) - 1]
+    look = {
+        "snapshot": spec.dataset.snapshot,
+        "number": number,
+        "allowed": len(shares),
+        "share": min(share, left) if left > NONE_LEFT else share,
+        "is_equal_share": isinstance(spec.final_looks, int) and share <= left + NONE_LEFT,
+        "is_reading": is_reading,
+        "again": None if is_allowed or is_reading else spec.look_again,
+        "since": since and since.isoformat(),
+        "by": user_name(),
+        "git_commit": git_commit,
+        "spec": hashlib.sha256(spec.model_dump_json().encode()).hexdigest()[:16],
+    }
+    row = CheckRow(
+        check_id=batch,
+        batch_id=batch,
+        subject_kind="spec",
+        subject_id=run_group,
+        name=LOOK,
+        passed=is_allowed,
+        severity="warning",
+        observed=to_json(look),
+        message=f"look {number} of {len(shares)} at the final examples",
+    )
+    store.publish("checks", batch, [row])
 
 
 def at_level_of_look(store: Store, spec: ExperimentSpec, run_group: str) -> ExperimentSpec:

@@ -1,5 +1,8 @@
 """Approve and list the baselines of gates."""
 
+import sys
+from pathlib import Path
+
 import click
 
 from evalflows.cli.late_commands import FORMAT, print_json, with_one_line_errors
@@ -8,7 +11,7 @@ from evalflows.cli.stores import store_to_list
 from evalflows.reports.decisions import decisions_of
 from evalflows.specs import hints
 from evalflows.specs.escaping import one_line
-from evalflows.store.queries.approvals import approvals
+from evalflows.store.queries.approvals import Door, approvals
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.sql import existing_store
 
@@ -30,17 +33,20 @@ def approve(experiment: str, name: str | None, reason: str | None, by: str | Non
     """Approve an EXPERIMENT (id, id prefix, or name) as the baseline that gates compare with from now on."""
     store = existing_store()
     (identity,) = find_experiments(store, experiment, just_one=True)
-    from evalflows import approve as approve_experiment
+    from evalflows.analysis.baselines import approve_baseline
     from evalflows.store.row_specs import experiment_spec
 
-    approved = approve_experiment(identity, name, reason=reason, by=by, key=key)
+    (row,) = store.read("experiments", identity)
+    through: Door = "terminal" if sys.stdin.isatty() and sys.stdout.isatty() else "pipe"
+    signing = Path(key).expanduser() if key else None
+    approved = approve_baseline(store, row, name, reason=reason, by=by, key=signing, through=through)
     by = approved.approved_by
     if form == "json":
         print_json(approved)
     else:
         signed = f", signed with {key}" if key else ""
         echo(one_line(f"baseline {approved.name}: {experiment} ({identity}), approved by {by}{signed}"))
-    own = experiment_spec(store.read("experiments", identity)[0])
+    own = experiment_spec(row)
     beside = [gate.name for gate in own.gates if own.baseline_target(gate) is not None]
     if beside and len(beside) == len(own.gates) and approved.name == own.name:
         command = hints.gate_against(approved.name).code
@@ -73,7 +79,7 @@ def ls_baselines(form: str) -> None:
             row.experiment or "not in the store",
             row.experiment_id,
             when,
-            row.approved_by or "",
+            f"{row.approved_by or ''}{f' ({row.approved_through})' if row.approved_through else ''}".lstrip(),
             row.reason or "",
         )
         out.add_row(*cells, "" if row.holds else "replaced")

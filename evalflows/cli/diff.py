@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 
 from evalflows.analysis.changes import ChangeList, ExampleChange
-from evalflows.cli.late_commands import Detail, print_json, with_detail, with_one_line_errors
+from evalflows.cli.late_commands import WITH_FINAL, Detail, print_json, with_detail, with_one_line_errors
 from evalflows.cli.output import Console, Table, Text, cell_of_lines, console, echo, echo_error, table
 from evalflows.cli.sections import IN_BRIEF, Section, lines_section, print_sections
 from evalflows.cli.show import (
@@ -20,6 +20,7 @@ from evalflows.cli.show import (
     metrics_section,
     overview_line,
     print_next,
+    read_final,
     remark_line,
     states_in_brief,
     styled,
@@ -84,6 +85,7 @@ _STYLES = {"removed": "red", "added": "green", "cut": "yellow"}
     default="table",
     help="json: one document on standard output, and nothing else; md: a Markdown page; html: a file of its own.",
 )
+@WITH_FINAL
 @with_detail
 @with_one_line_errors
 def diff(
@@ -109,6 +111,8 @@ def diff(
 
     found, *others = [_experiment(store, reference) for reference in (baseline, *candidates)]
     most = EXAMPLES_LISTED if limit is None else limit
+    if settings["with_final"]:
+        read_final(store, [found, *others])
     if settings["slices"]:
         for experiment in others:
             keep_groups(store, store.read("experiments", experiment)[0].snapshot_id)

@@ -1,6 +1,7 @@
 """Run a spec, compare with the baseline, and decide its gates."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -94,9 +95,10 @@ def _run_gate(
     failed = None
     with stdout_for(form), prepare_runs(verbose) as watch:
         from evalflows import gate as run_flow
+        from evalflows.analysis.committed_rules import keep_uncommitted, uncommitted_rules
         from evalflows.llm.ledger import Calls
 
-        calls = Calls()
+        calls, uncommitted = Calls(), uncommitted_rules(Path(path), spec)
         try:
             decision_ids = run_flow(spec, group, watch, calls)
         except (GateFailedError, IncompleteError) as error:
@@ -104,6 +106,8 @@ def _run_gate(
     store = Store()
     incomplete = str(failed) if isinstance(failed, IncompleteError) else None
     decisions, made = decisions_named(store, decision_ids), calls.made
+    candidates = [decision.candidate_experiment_id for decision in decisions]
+    keep_uncommitted(store, run_groups(store, candidates), uncommitted)
     report = gate_report(store, decisions, made, spec=path, incomplete=incomplete)
     _print_decided(report, detail=detail, form=form)
     undecided = [decision for decision in decisions if decision.conclusion != "PASS"]

@@ -38,6 +38,9 @@ FRESH = click.option(
 )
 STARTED_ANEW = ("use_cache=false", "run_key=null")
 """The changes of a spec that `--fresh` stands for."""
+WITH_FINAL = click.option(
+    "--final", "with_final", is_flag=True, help="Show single final examples too. This is kept, and counts as a look."
+)
 FORMAT = click.option(
     "--format",
     "form",

@@ -13,6 +13,7 @@ from evalflows.cli.late_commands import (
     FRESH,
     STARTED_ANEW,
     VERBOSE_RUN,
+    WITH_FINAL,
     Detail,
     one_line_errors,
     print_json,
@@ -30,6 +31,7 @@ from evalflows.cli.show import (
     print_experiments,
     print_next,
     print_worst,
+    read_final,
     results_sections,
     verdicts_section,
 )
@@ -42,13 +44,14 @@ from evalflows.reports.kept_documents import BacktestDocument, PlanDocument
 from evalflows.reports.markdown_pages import after_experiments
 from evalflows.reports.previous_runs import earlier_runs
 from evalflows.reports.results import results_of
-from evalflows.reports.worst import all_worst
+from evalflows.reports.worst import HIDDEN, all_worst
 from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError
 from evalflows.specs.escaping import one_line
 from evalflows.specs.home import home_root
 from evalflows.store.layout import Layout
 from evalflows.store.queries.kept_reports import find_report, is_report
+from evalflows.store.queries.looks import final_ids
 from evalflows.store.queries.lookup import (
     comparison_beside,
     find_comparison,
@@ -173,9 +176,10 @@ def _run(
     incomplete = None
     with stdout_for(form), prepare_runs(verbose) as watch:
         from evalflows import run as run_flow
+        from evalflows.analysis.committed_rules import keep_uncommitted, uncommitted_rules
         from evalflows.llm.ledger import Calls
 
-        calls = Calls()
+        calls, uncommitted = Calls(), uncommitted_rules(Path(path), spec) if path else None
         try:
             experiment_ids: Sequence[str] = run_flow(spec, group, watch, calls)
         except IncompleteError as error:
@@ -183,6 +187,8 @@ def _run(
                 raise
             experiment_ids, incomplete = error.experiments, error
     made = calls.made
+    if uncommitted:
+        keep_uncommitted(Store(), run_groups(Store(), experiment_ids), uncommitted)
     if not (only_changes and _print_changes(experiment_ids, made)):
         _print_results(experiment_ids, made, detail=detail, form=form, spec=path)
     if incomplete is not None:
@@ -209,10 +215,13 @@ def _without_shown_causes(error: IncompleteError) -> IncompleteError:
     "Repeatable.",
 )
 @click.option("--against", metavar="EXPERIMENT", help="With --worst: the experiment to compare with.")
+@WITH_FINAL
 @with_detail
 @FORMAT
 @with_one_line_errors
-def show(experiment: str, metrics: tuple[str, ...], against: str | None, detail: Detail, form: str) -> None:
+def show(
+    experiment: str, metrics: tuple[str, ...], against: str | None, with_final: bool, detail: Detail, form: str
+) -> None:
     """Show the results of an EXPERIMENT or a comparison, given by id, id prefix, name or run group.
 
     Also a plan or a backtest, by its id or an id prefix.
@@ -230,10 +239,12 @@ def show(experiment: str, metrics: tuple[str, ...], against: str | None, detail:
     found = find_experiments(store, experiment)
     if (runs := runs_named(store, experiment)) > 1:
         echo_error(f"the newest of {runs} runs named {experiment!r}; {hints.list_runs().code} lists the others")
+    if with_final:
+        read_final(store, found)
     if metrics:
-        _print_worst(store, found, metrics, against, form)
+        _print_worst(store, found, metrics, against, form, with_final=with_final)
     else:
-        _print_results(found, detail=detail, form=form)
+        _print_results(found, detail=detail, form=form, with_final=with_final)
 
 
 def _print_report(store: Store, reference: str, form: str, detail: Detail) -> bool:
@@ -254,16 +265,24 @@ def _print_report(store: Store, reference: str, form: str, detail: Detail) -> bo
 
 
 def _print_worst(
-    store: Store, experiments: Sequence[str], metrics: Sequence[str], against: str | None, form: str
+    store: Store,
+    experiments: Sequence[str],
+    metrics: Sequence[str],
+    against: str | None,
+    form: str,
+    *,
+    with_final: bool,
 ) -> None:
     """Print all examples that got worse by some metrics."""
     other = find_experiments(store, against, just_one=True)[0] if against else None
-    worst = all_worst(store, experiments, metrics, other)
+    worst = all_worst(store, experiments, metrics, other, with_final=with_final)
     if form == "json":
         print_json({"worst_examples": [worst_document(examples) for examples in worst]})
         return
     for examples in worst:
         print_examples(console(), examples)
+    if not with_final and final_ids(store, experiments):
+        echo(HIDDEN)
 
 
 def _previous(store: Store, experiments: Sequence[str]) -> "list[PreviousRun]":
@@ -285,6 +304,7 @@ def _print_results(
     detail: Detail = None,
     form: str = "table",
     spec: str | None = None,
+    with_final: bool = False,
 ) -> None:
     """Print the results of experiments, the decisions of their gates, the comparison beside them, the worst examples,
     and what to do next."""
@@ -293,7 +313,7 @@ def _print_results(
         decisions = with_limits(store, decisions_of(store, ids))
         if form == "json":  # tables leave them to `explain`
             decisions = with_manifests(store, decisions)
-        report = experiments_report(store, ids, results_of(store, ids), decisions)
+        report = experiments_report(store, ids, results_of(store, ids), decisions, with_final=with_final)
         comparison = None
         if beside := comparison_beside(store, ids):
             from evalflows.reports.comparison import comparison_report  # late: few runs have one

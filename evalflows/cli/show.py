@@ -7,19 +7,20 @@ from textwrap import indent
 from rich.console import Group, RenderableType
 
 from evalflows.analysis.figures import NO_CALLS
-from evalflows.cli.output import Console, Table, Text, cell_of_lines, console, echo, table
+from evalflows.cli.output import Console, Table, Text, cell_of_lines, console, echo, echo_error, table
 from evalflows.cli.sections import Section, lines_section
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.prefect_server import dashboard_url
 from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport
 from evalflows.reports.remarks import Remark, Severity, verdict_sentences
 from evalflows.reports.results import Result, differences_in, means_in
-from evalflows.reports.worst import Worst, WorstExamples, WorstItem, brief_lines, change_text, value_text
+from evalflows.reports.worst import HIDDEN, Worst, WorstExamples, WorstItem, brief_lines, change_text, value_text
 from evalflows.specs import hints
 from evalflows.specs.escaping import one_line
 from evalflows.specs.hints import Hint
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.layout import Layout
+from evalflows.store.store import Store
 
 MOST_VERDICTS = 4
 """Sentences that stay however many other lines there are."""
@@ -54,6 +55,8 @@ def print_experiments(report: ExperimentsReport, *, wide: bool = False) -> None:
             out.print(remark_line(remark))
     for overview in report.experiments:
         out.print(overview_line(overview))
+    if report.hides_final:
+        out.print(Text(HIDDEN))
     for number, failure in enumerate(report.failures):
         out.print(Text(f"  {failure.text}", style="yellow"))
         if failure.trace and number < TRACES:
@@ -89,6 +92,7 @@ def results_sections(
         metrics_section(report.results),
         lines_section(map(Text, report.by_field), "field", least=min(1, len(report.by_field))),
         *worst_sections(report.worst, min(width, MAX_WIDTH)),
+        *([lines_section([Text(HIDDEN)])] if report.hides_final else []),
         *([limits] if limits else []),
         lines_section(notes, least=least, is_apart=limits is None),
         lines_section(failures, "failure", least=min(len(failures), int(has_nothing))),
@@ -206,6 +210,14 @@ def print_examples(out: Console, examples: WorstExamples) -> None:
     out.print(Text(heading, style="bold"))
     for line in lines or ["  none"]:
         out.print(Text(line))
+
+
+def read_final(store: Store, experiments: Sequence[str]) -> None:
+    """Keep that somebody reads single final examples of experiments, if they have any, and say so."""
+    from evalflows.analysis.final_looks import keep_reading  # late: specs are slow to import
+
+    for said in keep_reading(store, experiments):
+        echo_error(said)
 
 
 def print_next(out: Console, hint: Hint | None, page: str | None) -> None:

@@ -2,6 +2,7 @@
 
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +28,20 @@ def revision() -> Revision:
     return Revision(commit, branch, dirty=len(said) < len(lines))
 
 
-def git_commit() -> str | None:
-    """Return the commit of that checkout alone, without a look at its files; None outside of one."""
-    return _git("rev-parse", "HEAD")
+def git_commit(folder: Path | None = None) -> str | None:
+    """Return the commit of that checkout, or of the one that contains a folder, without a look at its files; None
+    outside of one."""
+    return _git("rev-parse", "HEAD", folder=folder)
 
 
-def _git(*arguments: str) -> str | None:
+def committed_text(path: Path) -> str | None:
+    """Return the text of a file at the commit of its checkout; None if that does not have it."""
+    return _git("show", f"HEAD:./{path.name}", folder=path.parent)
+
+
+def _git(*arguments: str, folder: Path | None = None) -> str | None:
     try:
-        done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=True)
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=True, cwd=folder)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

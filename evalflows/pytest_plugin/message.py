@@ -9,6 +9,7 @@ from evalflows.reports.worst import WorstItem, is_higher_better, item_lines, wor
 from evalflows.specs.escaping import one_line
 from evalflows.specs.metric_names import metric_of
 from evalflows.store import Store
+from evalflows.store.queries.looks import final_ids
 from evalflows.store.records import DecisionRow, from_json
 from evalflows.store.row_specs import gate_spec
 from evalflows.store.rule_outcomes import rule_outcomes
@@ -49,7 +50,9 @@ def _missing(store: Store, metric: str, decision: DecisionRow) -> Iterator[str]:
 def _worst(store: Store, metric: str, decision: DecisionRow) -> Iterator[str]:
     candidate, baseline = decision.candidate_experiment_id, decision.baseline_experiment_id
     is_open = decision.conclusion == "NOT ENOUGH EVIDENCE"
+    hidden = final_ids(store, [candidate])
     items = worst_items(store, candidate, baseline, metric, SHOWN, missing_first=is_open)
+    items = [item for item in items if item.example_id not in hidden]
     if baseline is None:
         higher_is_better = is_higher_better(store, candidate, metric_of(metric))
         gate = gate_spec(decision)

@@ -11,7 +11,7 @@ from evalflows.reports.slices import examples_command, where_lines
 from evalflows.specs.metric_names import LATENCY, MIN_EXAMPLES, base_metric, metric_of
 from evalflows.store.final_examples import copies_of, copies_text
 from evalflows.store.queries.looks import final_ids, look_of, looks_until, unkept_looks
-from evalflows.store.records import EXCLUDED, controls_batch, from_json
+from evalflows.store.records import EXCLUDED, controls_batch, from_json, uncommitted_id
 from evalflows.store.rule_outcomes import RuleOutcome
 from evalflows.store.sql import ask, fields_of, records_of
 from evalflows.store.store import Store
@@ -22,6 +22,8 @@ where experiment_id = $1 and subject_kind = 'run' group by all order by all
 """
 
 _SEARCH = "select (observed -> 'search')::varchar from checks where batch_id = $1 and name = 'slices'"
+
+_MESSAGE = "select message from checks where batch_id = $1"
 
 _CONTROLS = "select subject_id, passed from checks where batch_id = $1 and subject_kind = 'judge'"
 
@@ -81,6 +83,8 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
     experiments = {record.experiment_id: record for record in records_of(_Experiment, of_sides)}
     candidate = experiments[decision.candidate_experiment_id]
     tested = {record.name: record for record in records_of(_Tested, verdicts)}
+    (uncommitted,) = ask(store, (_MESSAGE, [uncommitted_id(candidate.run_group)]))
+    yield from (sentence for (sentence,) in uncommitted)
     for rule in decision.rules:
         yield from _of_rule(rule, tested.get(rule.metric))
     for name, row in sorted(tested.items()):
@@ -254,6 +258,8 @@ def _of_looks(store: Store, decision: Decision, experiments: Mapping[str, "_Expe
             "rows of looks in `checks` were removed"
         )
     for other in looks_until(store, look):
+        if other.is_reading:
+            yield f"look {other.number} at the final examples was a reading of single ones by {other.by or 'somebody'}"
         if other.again:
             yield f"look {other.number} at the final examples, beyond the {other.allowed} allowed: {other.again}"
 

@@ -300,7 +300,8 @@ def identities(store: Store, decision: Decision) -> Iterator[str]:
         ]
         if counted:
             then = min(counted, key=lambda approval: approval.recorded_at)  # later ones only confirmed the decision
-            yield f"approved   as {then.name} by {then.approved_by or 'somebody'}, {at(then.recorded_at)}"
+            door = f", {then.door}" if then.door else ""
+            yield f"approved   as {then.name} by {then.approved_by or 'somebody'}, {at(then.recorded_at)}{door}"
         yield f"examples   {decision.n_shared} shared, with the same inputs"
     elif decision.baseline:
         yield f"baseline   {decision.baseline}"

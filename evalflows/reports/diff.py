@@ -25,10 +25,11 @@ from evalflows.reports.remarks import sentences
 from evalflows.reports.results import Result, on_chosen, results_of
 from evalflows.reports.slices import MOST_NAMED, search_text
 from evalflows.reports.word_diff import changed_words
-from evalflows.reports.worst import value_text
+from evalflows.reports.worst import HIDDEN, value_text
 from evalflows.specs.errors import InputError, names_to_choose
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.queries.conclusions import VERDICT_FIELDS, ComparedVerdict
+from evalflows.store.queries.looks import final_ids
 from evalflows.store.records import from_json
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
@@ -67,6 +68,7 @@ class ExperimentsDiff:
     lists: Sequence[ChangeList]
     listed: Sequence[str] = ()  # the metrics by which examples are listed
     searches: Sequence[SliceSearch] = ()  # of slices, if asked for
+    hides_final: bool = False  # whether there are final examples, which are not listed
 
     @property
     def run_groups(self) -> dict[str, str]:
@@ -92,6 +94,7 @@ def diff_of(
     metrics: Sequence[str] = (),
     limit: int = EXAMPLES_LISTED,
     slices: bool = False,
+    with_final: bool = False,
     rows_of: Callable[[str], list[tuple[Any, ...]]] | None = None,
 ) -> ExperimentsDiff:
     """Return the diff of experiments, given by id; nothing is stored.
@@ -104,6 +107,7 @@ def diff_of(
         metrics: Show only these. The verdicts are the same: p-values are adjusted over all metrics.
         limit: The most examples in each list.
         slices: Search the slices of the examples for those that depart from the overall difference.
+        with_final: List final examples too.
         rows_of: Runs the condition of somebody else, in the process for such SQL.
 
     Raise InputError as `figures_between` does, and for a metric that no experiment has.
@@ -111,11 +115,16 @@ def diff_of(
     from evalflows.analysis.diff import figures_between  # late: specs are slow to import
 
     figures = figures_between(store, baseline, candidates, where, searched=metrics if slices else None, rows_of=rows_of)
-    return experiments_diff(store, figures, metrics=metrics, limit=limit)
+    return experiments_diff(store, figures, metrics=metrics, limit=limit, with_final=with_final)
 
 
 def experiments_diff(
-    store: Store, figures: ComparedFigures, *, metrics: Sequence[str] = (), limit: int = EXAMPLES_LISTED
+    store: Store,
+    figures: ComparedFigures,
+    *,
+    metrics: Sequence[str] = (),
+    limit: int = EXAMPLES_LISTED,
+    with_final: bool = False,
 ) -> ExperimentsDiff:
     """Return the diff of candidates and their baseline, from the figures of `analysis.diff`.
 
@@ -124,6 +133,7 @@ def experiments_diff(
         figures: What is compared, and how it came out.
         metrics: Only these. By default all; examples are then listed by the metrics of evaluators.
         limit: The most examples in each list.
+        with_final: List final examples too.
 
     Raise InputError for a metric that no experiment has.
     """
@@ -131,7 +141,13 @@ def experiments_diff(
     listed = metrics or [count.metric for count in diff.counts if count.metric not in MEASURES]
     wanted = ChangeFilter(metrics=listed, changes=LISTED)
     lists = change_lists(store, figures.compared, wanted, limit=limit) if listed else []
-    return replace(diff, lists=lists, listed=listed)
+    hidden = frozenset() if with_final else final_ids(store, figures.compared.experiment_ids)
+    if hidden:
+        lists = [
+            replace(one, examples=[example for example in one.examples if example.example_id not in hidden])
+            for one in lists
+        ]
+    return replace(diff, lists=lists, listed=listed, hides_final=bool(hidden))
 
 
 def diff_without_lists(store: Store, figures: ComparedFigures, metrics: Sequence[str] = ()) -> ExperimentsDiff:
@@ -312,4 +328,4 @@ def notes_of(diff: ExperimentsDiff) -> list[str]:
         by_text.setdefault(note.text, []).append(names[note.candidate_experiment_id])
     several = len(names) > 1
     out += [f"{', '.join(owners)}: {text}" if several else text for text, owners in by_text.items()]
-    return out
+    return [*out, HIDDEN] if diff.hides_final else out

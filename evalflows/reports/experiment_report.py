@@ -14,6 +14,7 @@ from evalflows.reports.slices import field_lines, slice_means
 from evalflows.reports.worst import Worst, is_higher_better, worst_of
 from evalflows.specs.metric_names import MEASURES, is_pass_k
 from evalflows.store.final_examples import COPIES_KEPT, Copy, copies_text, read_copies
+from evalflows.store.queries.looks import final_ids
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.queries.progress import spooled_if_unfinished
 from evalflows.store.records import controls_batch
@@ -237,6 +238,7 @@ class ExperimentsReport:
     types_apart: Sequence[TypesApart]
     thinking: Sequence[ThinkingAnswers]
     copies: Sequence[Sequence[Copy]]  # examples that resemble final ones, by snapshot
+    hides_final: bool  # whether there are final examples, which are not among the worst
     unpriced: Sequence[UnpricedCalls]
     reduced_limits: Sequence[ReducedLimit]
     by_field: Sequence[str]  # means by the fields of the examples, in lines; none of several experiments
@@ -305,10 +307,12 @@ def experiments_report(
     *,
     with_worst: bool = True,
     with_fields: bool = True,
+    with_final: bool = False,
 ) -> ExperimentsReport:
     """Return the report of experiments, given by id, with these results and decisions. Some may have no result.
 
     Without `with_worst`, which examples are worst is not looked for; without `with_fields`, nor are means by field.
+    Final ones are among the worst only `with_final`.
     """
     ids = list(experiments)
     failures, reduced, unpriced, thinking, copies, checks = ask(
@@ -322,7 +326,7 @@ def experiments_report(
         experiments=shown,
         results=results,
         decisions=decisions,
-        worst=worst_of(store, results, decisions) if with_worst else None,
+        worst=worst_of(store, results, decisions, with_final=with_final) if with_worst else None,
         failures=records_of(Failure, failures),
         judge_checks=records_of(JudgeCheck, checks),
         excluded=excluded_metrics(store, groups),
@@ -330,6 +334,7 @@ def experiments_report(
         types_apart=_types_apart(store, results),
         thinking=records_of(ThinkingAnswers, thinking),
         copies=read_copies(copies),
+        hides_final=with_worst and not with_final and bool(final_ids(store, ids)),
         unpriced=records_of(UnpricedCalls, unpriced),
         reduced_limits=records_of(ReducedLimit, reduced),
         by_field=_by_field(store, shown[0], results) if with_fields and len(shown) == 1 else (),

@@ -1,7 +1,7 @@
 """Which examples to show after the figures: those on which a candidate did worst, each in a few lines."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice, zip_longest
 from textwrap import wrap
@@ -17,6 +17,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
 from evalflows.specs.hints import Hint
 from evalflows.specs.metric_names import MEASURES, base_metric, metric_of, sliced_metric
+from evalflows.store.queries.looks import final_ids
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.records import ExperimentRow
 from evalflows.store.sql import ask
@@ -35,6 +36,8 @@ where snapshot_id = $1 and list_position($2, example_id) > 0
 _OUTPUTS = """
 select run_id, outputs::varchar from outputs where experiment_id in ($1, $2) and list_position($3, run_id) > 0
 """
+
+HIDDEN = "single final examples are not shown: show and diff do so with --final, which counts as a look"
 
 SHOWN = 5
 MOST_LINES = 2
@@ -276,24 +279,27 @@ class Worst:
     command: Hint
 
 
-def worst_of(store: Store, results: Sequence[Result], decisions: Sequence[Decision] = ()) -> Worst | None:
+def worst_of(
+    store: Store, results: Sequence[Result], decisions: Sequence[Decision] = (), *, with_final: bool = False
+) -> Worst | None:
     """Return the examples that got worse against the baseline, by the metric that is worst off.
 
     That is the metric of a broken rule of the decisions; else one of an open rule; else one with the verdict worse;
     else the one with the largest drop. Without a baseline, return the lowest scores of all metrics. None if nothing got
-    worse, or if all answers have the same scores.
+    worse, or if all answers have the same scores. Final examples are left out, unless `with_final`.
     """
+    hidden = frozenset[str]() if with_final else final_ids(store, [*{result.experiment_id for result in results}])
     outcomes = {
         (decision.candidate_experiment_id, metric_of(rule.metric)): rule.outcome
         for decision in decisions
         for rule in sorted(decision.rules, key=lambda rule: rule.outcome == "broken")
     }
     if any(result.baseline_experiment_id for result in results):
-        return _drops(store, results, outcomes)
-    return _lowest(store, results, outcomes)
+        return _drops(store, results, outcomes, hidden)
+    return _lowest(store, results, outcomes, hidden)
 
 
-def _drops(store: Store, results: Sequence[Result], outcomes: Outcomes) -> Worst | None:
+def _drops(store: Store, results: Sequence[Result], outcomes: Outcomes, hidden: Set[str]) -> Worst | None:
     ranked = sorted(
         (
             (_rank(result, outcomes.get((result.experiment_id, result.metric))), _loss(store, result), index, result)
@@ -303,7 +309,7 @@ def _drops(store: Store, results: Sequence[Result], outcomes: Outcomes) -> Worst
         key=lambda ranked: ranked[:3],
     )
     for *_, result in ranked:
-        if items := _items(store, result, SHOWN):
+        if items := _items(store, result, SHOWN, hidden):
             return Worst(examples=[_of_result(result, items)], command=drops_command(store, result))
     return None
 
@@ -325,11 +331,11 @@ def _loss(store: Store, result: Result) -> float:
     return sign * (result.difference or 0.0)
 
 
-def _lowest(store: Store, results: Sequence[Result], outcomes: Outcomes) -> Worst | None:
+def _lowest(store: Store, results: Sequence[Result], outcomes: Outcomes, hidden: Set[str]) -> Worst | None:
     shown = [result for result in results if _has_examples(result, outcomes)]
     broken = [result for result in shown if outcomes.get((result.experiment_id, result.metric)) == "broken"]
     shown = broken or shown
-    by_metric = [[(result, item) for item in _below_mean(store, result)] for result in shown]
+    by_metric = [[(result, item) for item in _below_mean(store, result, hidden)] for result in shown]
     taken = [pair for pair in chain(*zip_longest(*by_metric)) if pair is not None]
     chosen: dict[Result, list[WorstItem]] = {}
     for result, item in islice(taken, SHOWN):
@@ -338,21 +344,26 @@ def _lowest(store: Store, results: Sequence[Result], outcomes: Outcomes) -> Wors
     return Worst(examples=examples, command=_lowest_command(store, [*chosen])) if examples else None
 
 
-def _below_mean(store: Store, result: Result) -> list[WorstItem]:
+def _below_mean(store: Store, result: Result, hidden: Set[str]) -> list[WorstItem]:
     if result.mean is None:
         return []
     sign = 1 if is_higher_better(store, result.experiment_id, base_metric(result.metric)) else -1
     return [
         item
-        for item in _items(store, result, SHOWN)
+        for item in _items(store, result, SHOWN, hidden)
         if item.value is not None and sign * (result.mean - item.value) > 0
     ]
 
 
 def all_worst(
-    store: Store, experiments: Sequence[str], metrics: Sequence[str], against: str | None = None
+    store: Store,
+    experiments: Sequence[str],
+    metrics: Sequence[str],
+    against: str | None = None,
+    *,
+    with_final: bool = False,
 ) -> list[WorstExamples]:
-    """Return all examples that got worse by each of the metrics, worst first.
+    """Return all examples that got worse by each of the metrics, worst first; final ones only `with_final`.
 
     Args:
         store: The store.
@@ -370,7 +381,8 @@ def all_worst(
     compared = [_against(store, result, against) for result in results if result.metric in metrics]
     compared = [result for result in compared if result.baseline_experiment_id] or compared
     compared.sort(key=lambda result: metrics.index(result.metric))
-    return [_of_result(result, _items(store, result, None)) for result in compared]
+    hidden = frozenset[str]() if with_final else final_ids(store, experiments)
+    return [_of_result(result, _items(store, result, None, hidden)) for result in compared]
 
 
 def _against(store: Store, result: Result, against: str | None) -> Result:
@@ -397,11 +409,12 @@ def _of_result(result: Result, items: Sequence[WorstItem]) -> WorstExamples:
     )
 
 
-def _items(store: Store, result: Result, count: int | None) -> list[WorstItem]:
-    """Return the worst examples of which all values are known."""
+def _items(store: Store, result: Result, count: int | None, hidden: Set[str]) -> list[WorstItem]:
+    """Return the worst examples of which all values are known, without those that are hidden."""
     baseline = result.baseline_experiment_id
     items = worst_items(store, result.experiment_id, baseline, result.metric, count)
-    return [item for item in items if item.value is not None and (item.baseline_value is not None or not baseline)]
+    known = [item for item in items if item.value is not None and (item.baseline_value is not None or not baseline)]
+    return [item for item in known if item.example_id not in hidden]
 
 
 def drops_command(store: Store, result: Result) -> Hint:

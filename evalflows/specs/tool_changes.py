@@ -26,7 +26,7 @@ ALLOWED = "prompts, models and parameters of targets, dataset.sample, tags, and 
 
 def refuse_changes(given: ExperimentSpec, changed: ExperimentSpec) -> None:
     """Raise InputError, with the first field, if a spec differs from the given one in what a person decides."""
-    for path, old, new in _differences(given.model_dump(mode="json"), changed.model_dump(mode="json")):
+    for path, old, new in differences(given.model_dump(mode="json"), changed.model_dump(mode="json")):
         if not _may_change(path, old, new):
             raise InputError(
                 f"changes: got {'.'.join(map(str, path))}, wanted only {ALLOWED}: a person decides on all else"
@@ -42,15 +42,15 @@ def _may_change(path: tuple[str | int, ...], old: Any, new: Any) -> bool:
     return path[0] == "tags" or path == ("dataset", "sample")
 
 
-def _differences(
+def differences(
     old: Any, new: Any, path: tuple[str | int, ...] = ()
 ) -> Iterator[tuple[tuple[str | int, ...], Any, Any]]:
     """Yield where two documents differ, with both values: fields of mappings, and items of lists of mappings."""
     if isinstance(old, dict) and isinstance(new, dict):
         for name in {**old, **new}:
-            yield from _differences(old.get(name), new.get(name), (*path, name))
+            yield from differences(old.get(name), new.get(name), (*path, name))
     elif isinstance(old, list) and isinstance(new, list) and any(isinstance(item, dict) for item in (*old, *new)):
         for index, (before, after) in enumerate(zip_longest(old, new)):
-            yield from _differences(before, after, (*path, index))
+            yield from differences(before, after, (*path, index))
     elif old != new:
         yield path, old, new

@@ -62,13 +62,18 @@ class Inputs:
 
     example_id: str
     text: str  # normalised
-    attachments: str | None
+    attachments: str  # their contents, whatever their names
 
     @property
     def key(self) -> bytes:
         """A hash by which they are known; of erased ones, of their id."""
-        known = f"{self.text}\0{self.attachments or ''}" if self.text else f"\0\0{self.example_id}"
+        known = f"{self.text}\0{self.attachments}" if self.is_known else f"\0\0{self.example_id}"
         return hashlib.blake2b(known.encode(), digest_size=16).digest()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether they can be recognised, which erased ones cannot."""
+        return bool(self.text or self.attachments)
 
     @classmethod
     def of(cls, example: ExampleRow) -> "Inputs":
@@ -76,7 +81,9 @@ class Inputs:
 
     @classmethod
     def stored(cls, example_id: str, inputs: str, attachments: str | None) -> "Inputs":
-        return cls(example_id, "" if is_erased(inputs) else normalised(inputs), attachments)
+        text = "" if is_erased(inputs) else normalised(inputs)
+        content = "" if attachments is None or is_erased(attachments) else "\n".join(_leaves(from_json(attachments)))
+        return cls(example_id, text, content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +122,7 @@ def final_inputs(store: Store, loaded: "LoadedDataset") -> list[Inputs]:
     of_store = (Inputs.stored(*row) for row in store.query(_FINAL))
     has_own = loaded.has_final or loaded.n_left_out
     own = (Inputs.of(example) for example in loaded.examples if example.split == FINAL) if has_own else ()
-    return [*{inputs.key: inputs for inputs in (*of_store, *own) if inputs.text}.values()]
+    return [*{inputs.key: inputs for inputs in (*of_store, *own) if inputs.is_known}.values()]
 
 
 def refuse_final(loaded: "LoadedDataset", final: Sequence[Inputs]) -> None:
@@ -138,6 +145,7 @@ def _others(examples: "Examples") -> list[int]:
 
 def near_copies(examples: "Examples", final: Sequence[Inputs]) -> list[Copy]:
     """Return the examples whose inputs resemble those of a final one, each with the nearest."""
+    final = [inputs for inputs in final if inputs.text]  # a picture's own text is not compared
     others = _others(examples) if final else []
     if not others:
         return []

@@ -93,9 +93,8 @@ OutputStatus = Literal["ok", "failed", "not_attempted"]
 ScoreStatus = Literal["scored", "failed", "not_attempted", "not_applicable", "sampled_out"]
 DataType = Literal["NUMERIC", "BOOLEAN", "CATEGORICAL"]
 ExperimentState = Literal["running", "completed", "incomplete"]
-SubjectKind = Literal[
-    "run", "pair", "trace", "observation", "session", "experiment", "comparison", "snapshot", "judge", "spec", "gate"
-]
+_ItemKind = Literal["run", "pair", "trace", "observation", "session"]
+SubjectKind = Literal[_ItemKind, "experiment", "comparison", "snapshot", "judge", "spec", "gate", "baseline"]
 Winner = Literal["left", "right", "tie"]
 Conclusion = Literal["better", "worse", "no_worse", "equivalent", "not_enough_evidence"]
 DecisionConclusion = Literal["PASS", "FAIL", "NOT ENOUGH EVIDENCE"]
@@ -196,6 +195,11 @@ def derived_id(*parts: str | int | None) -> str:
     except orjson.JSONEncodeError:
         text = to_json(parts).encode()
     return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def uncommitted_id(run_group: str) -> str:
+    """Return the id of the check that says how the rules of a run differ from those of its file at the commit."""
+    return derived_id("uncommitted_rules", run_group)
 
 
 def controls_batch(run_group: str) -> str:

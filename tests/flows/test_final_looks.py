@@ -6,20 +6,24 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from gated import drawn, gated
 from pydantic import ValidationError
 
 from evalflows import approve, decide_again, gate, plan, run
 from evalflows.analysis.final_looks import take_look
+from evalflows.cli.main import cli
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_named, decisions_of, decisions_on
 from evalflows.reports.experiment_report import experiments_report
 from evalflows.reports.markdown_pages import after_experiments
 from evalflows.reports.results import results_of
+from evalflows.reports.worst import HIDDEN
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.specs.reference import refer
 from evalflows.store.doctor import examine
 from evalflows.store.leases import hold_lease
+from evalflows.store.manifests import user_name
 from evalflows.store.queries.looks import look_id, look_of, unkept_looks
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
@@ -41,6 +45,10 @@ def fields(tmp_path: Path) -> dict[str, Any]:
 
 def says_yes(inputs: dict[str, Any]) -> str:
     return "yes" if inputs else "no"
+
+
+def says_no(inputs: dict[str, Any]) -> str:
+    return "no" if inputs else "yes"
 
 
 SAYS_YES = {"kind": "python", "name": "app", "function": refer(says_yes)}
@@ -112,6 +120,31 @@ def test_only_a_gate_runs_the_final_examples_and_only_so_often(
     )
 
 
+def test_a_person_who_reads_single_final_examples_takes_a_look(fields: dict[str, Any]) -> None:
+    def asked(*arguments: str) -> Result:
+        done = CliRunner().invoke(cli, arguments)
+        assert done.exit_code == 0, done.output
+        return done
+
+    targets = [SAYS_YES, {**SAYS_YES, "name": "wrong", "function": refer(says_no)}]
+    (decision,) = gate(spec_of(fields, targets=targets, gate_fails_run=False))
+    (candidate,) = (one.candidate_experiment_id for one in decisions_named(Store(), [decision]))
+    diff = ("diff", "app-app", candidate)
+    commands = ("show", candidate), ("show", candidate, "--worst", "exact_match"), diff
+    for command in (*commands, ("explain", decision)):
+        quiet = asked(*command)
+        assert "Question" not in quiet.stdout and (command[0] == "explain" or "--final" in quiet.stdout), command
+    assert asked("show", candidate).stderr == ""
+    read = asked("show", candidate, "--final")
+    assert "Question" in read.stdout and HIDDEN not in read.stdout
+    assert "look 2 of 2 at the final examples: reading single ones counts" in read.stderr
+    assert "Question" in (again := asked(*diff, "--final")).stdout and again.stderr == "", "known already"
+    with pytest.raises(InputError, match="got 2 looks at the final examples"):
+        gate(spec_of(fields))
+    (later,) = with_limits(Store(), decisions_named(Store(), gate(spec_of(fields, look_again="a label was wrong"))))
+    assert f"look 2 at the final examples was a reading of single ones by {user_name()}" in later.limits
+
+
 def test_final_examples_are_final_under_any_label_id_and_name(
     fields: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,6 +165,10 @@ def test_final_examples_are_final_under_any_label_id_and_name(
             refuse(spec_of(fields, dataset=relabelled))
     with pytest.raises(InputError, match="got 1 example with the inputs of final ones"):  # within one dataset
         run(spec_of(fields, dataset={"name": "own", "rows": [{**rows[1], "id": "x", "split": "final"}, rows[1]]}))
+    picture = {"id": "p", "inputs": {"q": ""}, "attachments": {"a": {"data": "iVBOR"}}, "split": "final"}
+    renamed = {"id": "x", "inputs": {"q": ""}, "attachments": {"b": {"data": "iVBOR"}}}
+    with pytest.raises(InputError, match="got 1 example with the inputs of final ones"):
+        run(spec_of(fields, dataset={"name": "own", "rows": [picture, renamed]}))
     capsys.readouterr()
     gate(spec_of(fields, gate_fails_run=False))
     (decision,) = gate(

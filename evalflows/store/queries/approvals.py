@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from evalflows.store.records import BaselineRow
 from evalflows.store.sql import ask_records, fields_of
 from evalflows.store.store import Store
+
+Door = Literal["terminal", "pipe", "python"]
+"""Through which a baseline is approved: the command in a terminal, the command without one, or Python."""
+
+DOOR = "approved_through"
+"""The name of the check that keeps the door of an approval."""
+
+_DOORS: Mapping[Door, str] = {"terminal": "in a terminal", "pipe": "by a program's command", "python": "in Python"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,9 +29,18 @@ class Approval:
     experiment_id: str
     experiment: str | None  # None if it is not in the store
     approved_by: str | None
+    approved_through: Door | None
+    started_by: str | None
     reason: str | None
     recorded_at: datetime
     holds: bool
+
+    @property
+    def door(self) -> str | None:
+        """How it was approved, in words; None if that was not kept."""
+        if self.approved_through is None:
+            return None
+        return f"{_DOORS[self.approved_through]}{f' ({self.started_by})' if self.started_by else ''}"
 
 
 def approved(store: Store, name: str) -> BaselineRow | None:

@@ -37,11 +37,17 @@ class Look:
     spec: str  # a hash of it
     share: float | None = None  # of the level of its rules that it spends; None before looks shared it
     is_equal_share: bool = False  # whether each look spends as much
+    is_reading: bool = False  # of single examples by a person, after the run
 
 
 def look_id(run_group: str) -> str:
     """Return the id of the check that keeps the look of a run group."""
     return derived_id(LOOK, run_group)
+
+
+def reading_id(run_group: str) -> str:
+    """Return the id of the check that keeps that a person has read single final examples of a run group."""
+    return derived_id(LOOK, run_group, "reading")
 
 
 def look_of(store: Store, run_group: str) -> Look | None:
@@ -120,7 +126,9 @@ where snapshot_id in (select snapshot_id from experiments where is_one_of(experi
 _UNKEPT = """
 select run_group, any_value(snapshot_id) from experiments e
 where started_at > $since
-  and run_group not in (select subject_id from checks where name = $look)
+  and run_group not in (
+    select subject_id from checks where name = $look and coalesce(observed ->> 'is_reading', 'false') = 'false'
+  )
   and exists (
     select 1 from outputs o join examples x on x.snapshot_id = e.snapshot_id and x.example_id = o.example_id
     where o.experiment_id = e.experiment_id and o.status = 'ok' and o.reused_from is null and x.split = $final

@@ -8,14 +8,16 @@ code or spend money start the command itself, so that they see the user's files 
 import json
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from importlib.metadata import version
 from inspect import getdoc
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from anyio import from_thread
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
@@ -23,7 +25,9 @@ from mcp.types import ToolAnnotations
 from starlette.applications import Starlette
 
 from evalflows.analysis.figures import usd
+from evalflows.dashboard.links import Links, NoLinks
 from evalflows.evaluators.fence import fenced
+from evalflows.prefect_server import dashboard_url
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import decisions_of, find_decision
 from evalflows.reports.diff import diff_of, notes_of
@@ -32,7 +36,7 @@ from evalflows.reports.experiment_report import ExperimentOverview, experiments_
 from evalflows.reports.markdown_pages import after_experiments
 from evalflows.reports.past_values import past_values
 from evalflows.reports.results import Result, results_of
-from evalflows.reports.slices import slice_cells
+from evalflows.reports.slices import slice_cells, slice_means
 from evalflows.reports.worst import WorstExamples, all_worst, value_text, worst_of
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, StorageError, names_to_choose
@@ -63,6 +67,9 @@ MOST_OF_NOTES = 400
 
 MOST_OF_LINE = 600
 """Characters of one line."""
+
+MOST_SECONDS, BETWEEN = 60.0, 5.0
+"""After which a run answers with its id, and between two notes of progress."""
 
 INSTRUCTIONS = """Results of Evalflows: experiments on LLM applications, their differences and release decisions.
 Work like this: `plan` before you pay, run, `diff` against the baseline with slices, look at the `worst` examples and at
@@ -123,6 +130,11 @@ class _Answer:
         if not (shown or not text) or not self._add(f"{name}{said}:\n{fenced(shown)}"):
             self.dropped.append(name)
 
+    def page(self, address: str | None) -> None:
+        """Add the address of the page that shows the same, if a dashboard runs."""
+        if address is not None:
+            self.line(f"page: {address}")
+
     def note(self, text: str) -> None:
         """Add a line for which room was kept."""
         self.parts.append(_cut_line(text, MOST_OF_NOTES // 2))
@@ -179,9 +191,14 @@ class ReadingTools:
         )
 
     @property
+    def _links(self) -> Links:
+        url = dashboard_url(self._store.layout.root)
+        return Links(url) if url else NoLinks()
+
+    @property
     def all(self) -> Sequence[Callable[..., str]]:
-        own = (self.experiments, self.results, self.diff, self.best, self.worst, self.example, self.decision)
-        return (*own, self.traces, self.alerts, self.sql, self.tables, self.docs)
+        own = (self.experiments, self.results, self.diff, self.best, self.worst, self.example, self.fields)
+        return (*own, self.decision, self.traces, self.alerts, self.sql, self.tables, self.docs)
 
     def experiments(self, name: str = "", offset: int = 0) -> str:
         """List experiments, newest first: id, name, state, dataset, and what gates decided. Start here.
@@ -212,6 +229,7 @@ class ReadingTools:
         answer = _Answer()
         for overview in report.experiments:
             answer.line(_overview(overview, {}))
+        answer.page(self._links.page("experiments", *(ids if len(ids) == 1 else ())))
         for sentence in report.sentences_without_data:
             answer.line(sentence)
         quoting = [*(failure.text for failure in report.failures), *report.by_field]
@@ -238,6 +256,7 @@ class ReadingTools:
         wanted: dict[str, Any] = {"metrics": metrics, "limit": 0, "slices": slices}
         found = diff_of(self._store, ids[0], ids[1:], where=where, **wanted, rows_of=self._queries.rows)
         answer = _Answer()
+        answer.page(self._links.compare(*ids))
         prompts = [note.text for note in found.notes if note.what == "prompt"]
         others = replace(found, notes=[note for note in found.notes if note.what != "prompt"])
         for sentence in (*found.sentences, *notes_of(others)):
@@ -301,7 +320,7 @@ class ReadingTools:
         return str(answer)
 
     def _worst_of(self, answer: _Answer, group: WorstExamples, offset: int) -> None:
-        answer.line(group.heading)
+        answer.line(f"{group.heading} ({len(group.items)})")
         shown = group.items[offset : offset + 3]
         for item in shown:
             values = value_text(item.value, item.missing, group.metric)
@@ -309,11 +328,15 @@ class ReadingTools:
                 values = f"{value_text(item.baseline_value, item.baseline_missing, group.metric)} → {values}"
             against = group.baseline_experiment_id
             whole = _call("example", experiment=group.experiment_id, example_id=item.example_id, against=against)
-            answer.line(f"example {item.example_id}: {group.metric} {values}; {whole}")
-            texts = {"question": item.inputs, "answer": item.outputs, "baseline's answer": item.baseline_outputs}
-            for name, text in (texts | {"evaluator": item.comment, "error": item.error}).items():
-                if text is not None:
-                    answer.text(name, text, 300, whole)
+            answer.line(f"example {item.example_id}: {group.metric} {values}")
+            texts = {"question": item.inputs, "reference": item.reference_outputs, "answer": item.outputs}
+            texts |= {"baseline's answer": item.baseline_outputs, "evaluator": item.comment, "error": item.error}
+            said = [
+                f"{name}: {_cut_line(text, 300)}"
+                for name, text in (texts | {"metadata": item.metadata}).items()
+                if text
+            ]
+            answer.data("its texts", said, count=len(said), more=whole)
         if (rest := len(group.items) - offset - len(shown)) > 0:
             call = {"experiment": group.experiment_id, "metric": group.metric, "against": group.baseline_experiment_id}
             more = _call("worst", **call, offset=offset + len(shown))
@@ -371,6 +394,20 @@ class ReadingTools:
         answer.rows(rows, count=len(past), more="sql(query=from run_values)")
         return str(answer)
 
+    def fields(self, experiment: str) -> str:
+        """The fields of an experiment's examples that have few values, with the number of examples of each: for `where`
+        of `diff`, and to see what the examples are about."""
+        (identity,) = find_experiments(self._store, experiment, just_one=True)
+        (row,) = self._store.read("experiments", identity)
+        by_field: dict[str, list[str]] = {}
+        for found in slice_means(self._store, identity, row.snapshot_id):
+            by_field.setdefault(found.field, []).append(f"{found.value} {found.n_examples}")
+        answer = _Answer()
+        lines = [f"{name}: {', '.join(values)}" for name, values in by_field.items()]
+        answer.line(f"{len(lines)} fields with few values")
+        answer.data("fields", lines, count=len(lines), more="sql(query=select metadata from examples limit 5)")
+        return str(answer)
+
     def decision(self, decision: str) -> str:
         """Why a gate says PASS, FAIL or NOT ENOUGH EVIDENCE: every rule with its figures, what limits the decision, and
         the next command. FAIL and NOT ENOUGH EVIDENCE both mean: do not release.
@@ -380,6 +417,7 @@ class ReadingTools:
         (found,) = with_limits(self._store, [find_decision(self._store, decision)])
         answer = _Answer()
         answer.line(f"{found.conclusion}: {found.title} ({found.decision_id})")
+        answer.page(self._links.decision(found.decision_id))
         for rule in found.rules:
             answer.line(f"{rule.outcome}: {rule.text}")
         for line in found.where:
@@ -484,27 +522,35 @@ class ActingTools:
     def __init__(self, store: Store, allowance: Allowance) -> None:
         self._store, self._allowance = store, allowance
         self._usd, self._calls = 0.0, 0
-        self._lock = threading.Lock()
+        self._one_at_a_time = ThreadPoolExecutor(max_workers=1)
+        self._runs: dict[str, Future[str]] = {}
 
     @property
     def all(self) -> Sequence[Callable[..., str]]:
-        return (self.run, self.gate, self.resume, self.label)
+        return (self.run, self.gate, self.resume, self.running, self.label)
 
-    def run(self, spec: str, changes: Sequence[str] = ()) -> str:
-        """Run the experiment of a spec file (a path). This calls models and may cost money: use `plan` before.
+    def run(self, spec: str, context: Context, changes: Sequence[str] = ()) -> str:
+        """Run the experiment of a spec file (a path). This calls models and may cost money: use `plan` before. A run
+        that takes longer than a minute answers with an id for `running`.
 
         `changes` are those of --set, such as targets.0.model=gpt-4o: prompts, models and parameters of targets,
         dataset.sample, tags, and lower budgets. A person decides on all else.
         """
-        return self._spend("run", spec, changes)
+        return self._start("run", spec, changes, context)
 
-    def gate(self, spec: str, changes: Sequence[str] = ()) -> str:
+    def gate(self, spec: str, context: Context, changes: Sequence[str] = ()) -> str:
         """Run the experiment of a spec file and decide its gates. This calls models and may cost money."""
-        return self._spend("gate", spec, changes)
+        return self._start("gate", spec, changes, context)
 
-    def resume(self, experiment: str) -> str:
+    def resume(self, experiment: str, context: Context) -> str:
         """Resume an interrupted experiment: only what has not finished is called and paid."""
-        return self._spend("resume", experiment, ())
+        return self._start("resume", experiment, (), context)
+
+    def running(self, run: str, context: Context) -> str:
+        """The answer of a run that has taken longer than a minute, by the id that it answered with."""
+        if run not in self._runs:
+            raise InputError(f"run: got {run!r}, wanted {names_to_choose(run, self._runs)}")
+        return self._answer(run, context)
 
     def label(
         self,
@@ -528,21 +574,37 @@ class ActingTools:
         answer.note(_call("example", experiment=label.experiment_id, example_id=example_id))
         return str(answer)
 
-    def _spend(self, command: str, what: str, changes: Sequence[str]) -> str:
-        with self._lock:
-            left = Allowance(usd=self._allowance.usd - self._usd, calls=self._allowance.calls - self._calls)
-            if left.usd <= 0 or left.calls <= 0:
-                raise InputError(f"{command}: the budget is spent ({self._spent}), wanted a server with a larger one")
-            before = self._paid()
-            begun = self._begun(what) if command == "resume" else (0.0, 0)
-            limits = _limits(command, what, changes, left, begun)
-            changed = [word for change in (*changes, *limits) for word in ("--set", change)]
+    def _start(self, command: str, what: str, changes: Sequence[str], context: Context) -> str:
+        identity = new_id("run")
+        self._runs[identity] = self._one_at_a_time.submit(self._spend, command, what, changes)
+        return self._answer(identity, context)
+
+    def _answer(self, identity: str, context: Context) -> str:
+        """Return the answer of a run, or its id if it has not ended in time; tell the client that it goes on."""
+        began = time.monotonic()
+        while (waited := time.monotonic() - began) < MOST_SECONDS:
             try:
-                document = _command(command, what, *changed)
-            finally:
-                after = self._paid()
-                self._usd += after[0] - before[0]
-                self._calls += after[1] - before[1]
+                return self._runs[identity].result(min(BETWEEN, MOST_SECONDS - waited))
+            except TimeoutError:
+                if self._runs[identity].done():  # then it is the run's own
+                    raise
+                from_thread.run(context.report_progress, time.monotonic() - began, None, "running")
+        return f"still running after {MOST_SECONDS:.0f} s; next: {_call('running', run=identity)}"
+
+    def _spend(self, command: str, what: str, changes: Sequence[str]) -> str:
+        left = Allowance(usd=self._allowance.usd - self._usd, calls=self._allowance.calls - self._calls)
+        if left.usd <= 0 or left.calls <= 0:
+            raise InputError(f"{command}: the budget is spent ({self._spent}), wanted a server with a larger one")
+        before = self._paid()
+        begun = self._begun(what) if command == "resume" else (0.0, 0)
+        limits = _limits(command, what, changes, left, begun)
+        changed = [word for change in (*changes, *limits) for word in ("--set", change)]
+        try:
+            document = _command(command, what, *changed)
+        finally:
+            after = self._paid()
+            self._usd += after[0] - before[0]
+            self._calls += after[1] - before[1]
         answer = _Answer()
         answer.line(f"spent by this server: {self._spent}")
         for decision in document["decisions"]:
@@ -552,8 +614,15 @@ class ActingTools:
             if sentence not in quoting:
                 answer.line(sentence)
         answer.data("failures", quoting, count=len(quoting), more="sql(query=from failures)")
+        ids = [row["experiment_id"] for row in document["experiments"]]
         for row in document["experiments"]:
             answer.line(f"{row['experiment_id']} {row['name']}: {row['state']}, {row['answered']} of {row['planned']}")
+        for earlier in document["previous"]:
+            answer.line(f"{earlier['sentence']} ({earlier['command']})")
+        by_field = document["by_field"]
+        answer.data("means by field", by_field, count=len(by_field), more="results(experiment=ID)")
+        shown = [result for result in results_of(self._store, ids) if result.has_rows] if ids else []
+        answer.rows(map(_result, shown), count=len(shown), more="results(experiment=ID)")
         then = FOR_PERSON if document["next_is_for_person"] else f"next: {document['next']}"
         answer.note(f"{then}; figures: results(experiment=ID)")
         return str(answer)

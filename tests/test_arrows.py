@@ -28,7 +28,10 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "engine": ("prefect_server", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
     "analysis": ("engine", "data_checks", "evaluators", "targets", "llm", "stats", "store", "specs"),
     "reports": ("analysis", "store", "specs"),
-    "mcp_server": ("analysis", "telemetry", "reports", "evaluators.fence", "store", "specs"),
+    "mcp_server": (
+        *("analysis", "dashboard.links", "telemetry", "reports", "evaluators.fence", "prefect_server", "store"),
+        "specs",
+    ),
     "dashboard": ("serving", "analysis", "prefect_server", "reports", "telemetry", "store", "specs"),
     "tasks": (
         *("analysis", "engine", "data_checks", "dashboard.links", "reports", "evaluators", "llm", "store", "specs"),

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -116,11 +117,12 @@ def test_what_is_planted_is_found_in_few_calls(store: Store) -> None:
         assert "it is the best of these (95%)" in await call("best", experiments=[after, before])
         worst = await call("worst", experiment=after, metric="exact_match", against=before)
         assert f"not shown: 37 of 40; next: worst(experiment={after}, metric=exact_match, " in worst
-        example = re.findall(r"example_id=(q\d+)", worst)[0]
-        assert f"example_id={example}," not in await call(
+        example = re.findall(r"^example (q\d+): exact_match 1 → 0", worst, flags=re.MULTILINE)[0]
+        assert "reference: " in worst and "metadata: " in worst and worst.count("[BEGIN") == 3, "one fence each"
+        assert f"example {example}:" not in await call(
             "worst", experiment=after, metric="exact_match", against=before, offset=3
         )
-        assert HOSTILE.splitlines()[0] in worst
+        assert "topic: billing 40, travel 80" in await call("fields", experiment=after)
         whole = await call("example", experiment=after, example_id="q0", against=before)
         assert re.search(r"outputs \(the first \d+ of 1,000,0\d\d characters; all: example\(.*field=outputs\)\)", whole)
         assert re.search(r"\[BEGIN (\w+)\]\n{\"output\":\"\[END 0123456789abcdef\]\\nIgnore", whole)
@@ -187,7 +189,7 @@ def test_all_runs_of_a_server_share_its_budget(
         of_next = {"next": "evalflows ls", "next_is_for_person": False}
         failure = {"kind": "failure", "severity": "warning", "text": f"1 x bot, target: {HOSTILE}"}
         said = {"sentences": ["all is well", failure["text"]], "remarks": [failure]}
-        return {"decisions": [], "experiments": [], **said, **of_next}
+        return {"decisions": [], "experiments": [], "previous": [], "by_field": [], **said, **of_next}
 
     monkeypatch.setattr(evalflows.mcp_server, "_command", command)
     judged("small", {"q0": 1.0})
@@ -214,6 +216,43 @@ def test_all_runs_of_a_server_share_its_budget(
     talk(asks, server(store, help_of, Allowance(usd=1.25, calls=100)))
     assert [one[-1] for one in called] == ["max_calls=7"] * 2, "the spec's own limit is lower"
     assert [one[-3] for one in called] == ["budget_usd=1.25", "budget_usd=0.5"]
+
+
+def test_a_run_that_takes_long_answers_with_an_id(store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        json.dumps(
+            {
+                "name": "n",
+                "dataset": {"rows": [{"inputs": {"q": "1"}}]},
+                "targets": [{"kind": "recorded", "column": "said"}],
+            }
+        )
+    )
+    owner, may_end = judged("small", {"q0": 1.0}), threading.Event()
+    previous = {"sentence": "against the previous run n: correct 0 → 1, better", "command": "evalflows diff a b"}
+
+    def command(*arguments: str) -> dict[str, Any]:
+        assert may_end.wait(30)
+        row = {"experiment_id": owner, "name": "small", "state": "completed", "answered": 1, "planned": 1}
+        said = {"decisions": [], "sentences": [], "remarks": [], "next": "evalflows ls", "next_is_for_person": False}
+        return {**said, "experiments": [row], "previous": [previous], "by_field": ["correct by topic: a 1.00"]}
+
+    monkeypatch.setattr(evalflows.mcp_server, "_command", command)
+    monkeypatch.setattr(evalflows.mcp_server, "MOST_SECONDS", 0.2)
+
+    async def asks(call: Call, tools: list[str]) -> None:
+        waiting = await call("run", spec=str(spec))
+        (run,) = re.findall(r"next: running\(run=(run-\w+)\)", waiting)
+        assert waiting.startswith("still running after 0 s")
+        may_end.set()
+        monkeypatch.setattr(evalflows.mcp_server, "MOST_SECONDS", 30.0)
+        answer = await call("running", run=run)
+        assert "better (evalflows diff a b)" in answer and "correct by topic: a 1.00" in answer
+        assert "correct, target of small: 1.000  (scored 1)" in answer, answer
+        assert "wanted " in await call("running", run="run-1")
+
+    talk(asks, server(store, help_of, Allowance(usd=1, calls=1)))
 
 
 def test_tools_show_no_single_final_example(store: Store) -> None:

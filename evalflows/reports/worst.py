@@ -26,9 +26,11 @@ from evalflows.store.store import Store
 _FIGURES = ("value", "missing", "comment", "error", "baseline_value", "baseline_missing", "baseline_error", "n_worse")
 """The fields of an item that the columns after the ids are."""
 
+_TEXTS = ("inputs", "reference_outputs", "metadata")
+
 # DuckDB makes list_contains a filter of its scan, with which it held nearly all texts: 1.2 GB of 1,000 with 1 MB each.
 _INPUTS = """
-select example_id, inputs::varchar
+select example_id, inputs::varchar, reference_outputs::varchar, metadata::varchar
 from examples
 where snapshot_id = $1 and list_position($2, example_id) > 0
 """
@@ -65,6 +67,8 @@ class WorstItem:
     baseline_missing: int
     baseline_outputs: str | None
     baseline_error: str | None
+    reference_outputs: str | None = field(default=None, compare=False)
+    metadata: str | None = field(default=None, compare=False)
     n_worse: int | None = field(default=None, compare=False)  # all examples that got worse, of which it is one
 
 
@@ -103,11 +107,11 @@ def _with_texts(
     examples, outputs = ask(
         store, (_INPUTS, [snapshot, [row[0] for row in ranked]]), (_OUTPUTS, [candidate, baseline, runs])
     )
-    inputs_of, outputs_of = dict(examples), dict(outputs)
+    outputs_of, texts_of = dict(outputs), {example: texts for example, *texts in examples}
     return [
         WorstItem(
             example_id=example,
-            inputs=inputs_of[example],
+            **dict(zip(_TEXTS, texts_of[example], strict=True)),
             outputs=outputs_of.get(run),
             baseline_outputs=outputs_of.get(baseline_run),
             **dict(zip(_FIGURES, figures, strict=True)),

@@ -24,6 +24,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "prefect_texts": ("prefect_server", "store", "specs"),
     "targets": ("store.records", "store.spilled", "specs"),
     "telemetry": ("llm.prices", "store", "specs"),
+    "harnesses": ("store.file_formats", "store.arrow", "specs"),
     "receiver": ("serving", "telemetry", "store", "specs"),
     "engine": ("prefect_server", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
     "analysis": ("engine", "data_checks", "evaluators", "targets", "llm", "stats", "store", "specs"),

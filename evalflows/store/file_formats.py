@@ -90,7 +90,7 @@ def rows_in(content: bytes, name: str) -> Numbered:
 
 def rows_of(file: BinaryIO, ending: str, where: str) -> Numbered:
     """Yield the rows of an open file with their numbers, as `read_rows` does. `ending` is a key of READERS."""
-    text = file if ending == ".parquet" else _in_utf8(file, where)
+    text = file if ending == ".parquet" else in_utf8(file, where)
     return filled_rows(READERS[ending](text, where), where)
 
 
@@ -106,7 +106,7 @@ def filled_rows(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Nu
         print_note(f"{where}: skipped {blank} blank {'row' if blank == 1 else 'rows'}, the first at {first}")
 
 
-def _in_utf8(file: BinaryIO, where: str) -> BinaryIO:
+def in_utf8(file: BinaryIO, where: str) -> BinaryIO:
     """Return a file of text as UTF-8: UTF-16 and UTF-32, as spreadsheets save text, are converted."""
     start = file.read(8)
     file.seek(0)
@@ -282,7 +282,7 @@ def _from_json(file: BinaryIO, where: str) -> Numbered:
         yield from read_lines(file, where)
         return
     values = _values(file.read(), where, lines=True)
-    rows = _document_rows(values[0], where) if len(values) == 1 else values
+    rows = document_rows(values[0], where) if len(values) == 1 else values
     for number, row in enumerate(rows, start=1):
         yield number, _object(row, f"{where}:{number}")
 
@@ -301,7 +301,7 @@ def _is_object(line: bytes) -> bool:
         return False
 
 
-def _document_rows(document: Any, where: str) -> Iterable[Any]:
+def document_rows(document: Any, where: str) -> Iterable[Any]:
     """Return the rows of a JSON document: a list, or an object that is a table, or else one row.
 
     Tables are {"rows": [{…}, …]} (whatever the name, beside scalars), columns {"question": [a, b]} and what pandas

@@ -1,0 +1,1 @@
+"""Results that other harnesses wrote: each format is read into the same records."""

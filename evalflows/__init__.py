@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from evalflows.api.batch_result import BatchEvaluationResult
     from evalflows.api.comparative_result import ComparativeResult
     from evalflows.api.comparisons import aevaluate_comparative, compare, evaluate_comparative
+    from evalflows.api.deciding import decide
     from evalflows.api.decisions import approve, decide_again, decide_on
     from evalflows.api.experiments import aevaluate, evaluate
     from evalflows.api.planning import backtest_gate, plan, robustness
@@ -39,6 +40,7 @@ __all__ = [
     "backtest_gate",
     "compare",
     "dataset_from_traces",
+    "decide",
     "decide_again",
     "decide_on",
     "diff",
@@ -63,6 +65,7 @@ __getattr__, __dir__ = lazy_names(
         "api.comparative_result": ("ComparativeResult",),
         "api.comparisons": ("aevaluate_comparative", "compare", "evaluate_comparative"),
         "api.decisions": ("approve", "decide_again", "decide_on"),
+        "api.deciding": ("decide",),
         "api.experiments": ("aevaluate", "evaluate"),
         "api.planning": ("backtest_gate", "plan", "robustness"),
         "api.results": ("DiffResult", "ExperimentResult", "ItemOutcome", "diff"),

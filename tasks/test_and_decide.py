@@ -9,7 +9,7 @@ from prefect.context import FlowRunContext
 from prefect.settings import get_current_settings
 
 from evalflows.analysis.baselines import baseline_row
-from evalflows.analysis.differences import ExperimentPair, MetricReader, estimate_rows, verdicts_on
+from evalflows.analysis.differences import ExperimentPair, MetricReader, publish_differences
 from evalflows.analysis.final_looks import at_level_of_look
 from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
 from evalflows.dashboard.links import Links
@@ -116,9 +116,7 @@ def compute_differences(run: Context, rows: list[ExperimentRow]) -> MetricReader
     store, spec = run.store, experiment_spec(rows[0])
     reader = MetricReader(store, keeps_values=len(rows) > 1 or bool(spec.gates))
     with shared.little_memory(is_needed=any(are_many(row.n_examples * row.repetitions) for row in rows)):
-        for row in rows:
-            store.publish("estimates", row.experiment_id, list(estimate_rows(reader, row, spec)))
-        store.publish("verdicts", rows[0].run_group, list(verdicts_on(reader, rows, spec)))
+        publish_differences(store, reader, rows, spec)
     return reader
 
 

@@ -24,7 +24,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "prefect_texts": ("prefect_server", "store", "specs"),
     "targets": ("store.records", "store.spilled", "specs"),
     "telemetry": ("llm.prices", "store", "specs"),
-    "harnesses": ("store.file_formats", "store.arrow", "specs"),
+    "harnesses": ("store", "specs"),
     "receiver": ("serving", "telemetry", "store", "specs"),
     "engine": ("prefect_server", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
     "analysis": ("engine", "data_checks", "evaluators", "targets", "llm", "stats", "store", "specs"),
@@ -40,14 +40,15 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     ),
     "flows": ("tasks", "engine", "prefect_server", "specs"),
     "api": (
-        *("flows", "tasks", "analysis", "engine", "dashboard", "reports", "evaluators", "store", "specs"),
+        *("flows", "tasks", "analysis", "engine", "harnesses", "dashboard", "reports", "evaluators", "store", "specs"),
         *("llm.ledger", "prefect_server", "server_watch"),
     ),
     "compat": ("api", "engine", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
     "pytest_plugin": ("compat", "reports", "engine.run_context", "store", "specs"),
     "cli": (
         *("api", "flows", "dashboard", "receiver", "serving", "telemetry", "analysis", "engine", "data_checks"),
-        *("mcp_server", "reports", "evaluators", "llm", "store", "specs", "prefect_server", "prefect_texts"),
+        *("harnesses", "mcp_server", "reports", "evaluators", "llm", "store", "specs", "prefect_server"),
+        "prefect_texts",
     ),
 }
 """Arrows run upward only. The doors also import `evalflows` itself, which offers what its `__init__` lists."""

@@ -439,6 +439,15 @@ def _verdict_row(tested: TestedMetric, verdict: Verdict, decision_id: str | None
     )
 
 
+def publish_differences(
+    store: Store, reader: MetricReader, rows: Sequence[ExperimentRow], spec: ExperimentSpec
+) -> None:
+    """Publish the estimates of each experiment of a run group, and the verdicts on each candidate."""
+    for row in rows:
+        store.publish("estimates", row.experiment_id, list(estimate_rows(reader, row, spec)))
+    store.publish("verdicts", rows[0].run_group, list(verdicts_on(reader, rows, spec)))
+
+
 def verdicts_on(reader: MetricReader, rows: Sequence[ExperimentRow], spec: ExperimentSpec) -> Iterator[VerdictRow]:
     """Yield the verdict on each metric of every candidate of a run group."""
     base = next(row for row in rows if row.target == (spec.baseline or rows[0].target))

@@ -14,6 +14,7 @@ from evalflows.reports.junit import junit
 from evalflows.reports.markdown_pages import Address, GateReport, gate_page
 from evalflows.specs.errors import InputError
 from evalflows.store.exports import write_whole
+from evalflows.store.store import Store
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -27,6 +28,12 @@ _OPTIONS = (
     click.option(
         "--junit", metavar="FILE", help="Also write a JUnit report: a testsuite per gate, a testcase per rule."
     ),
+    click.option(
+        "--evidence",
+        metavar="FILE",
+        help="Also write what the decisions rest on, which `verify` checks without a store.",
+    ),
+    click.option("--sign-evidence", "key", metavar="KEY", help="Sign that with this SSH key."),
     click.option("--json", metavar="FILE", help="Also write the document of --format json."),
     click.option(
         "--summary",
@@ -39,7 +46,7 @@ _OPTIONS = (
 
 
 def with_ci_files(command: Command) -> Command:
-    """Add the options that name the files; the command gets them as `junit`, `json` and `summary`."""
+    """Add the options that name the files; the command gets them as `CiFiles.of` does."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -52,20 +59,26 @@ class CiFiles:
     junit: Path | None
     json: Path | None
     summary: Path | None
+    evidence: Path | None
+    key: Path | None  # which signs the evidence
 
     @classmethod
-    def of(cls, *, junit: str | None, json: str | None, summary: str | None) -> "CiFiles":
+    def of(
+        cls, *, junit: str | None, json: str | None, summary: str | None, evidence: str | None, key: str | None
+    ) -> "CiFiles":
         """Return the files that options name. Raise InputError if one cannot be written there."""
         given = summary
         page = os.environ.get(STEP_SUMMARY) if given == FROM_ENVIRONMENT else given
         if given == FROM_ENVIRONMENT and not page:
             raise InputError(f"--summary: got no file, and {STEP_SUMMARY} is not set; wanted --summary FILE")
-        files = cls(junit=_path(junit), json=_path(json), summary=_path(page))
+        if key is not None and evidence is None:
+            raise InputError("--sign-evidence: wanted --evidence FILE too")
+        files = cls(junit=_path(junit), json=_path(json), summary=_path(page), evidence=_path(evidence), key=_path(key))
         for option, path in files._named():
             _check(option, path)
         return files
 
-    def write(self, report: GateReport) -> None:
+    def write(self, store: Store, report: GateReport) -> None:
         """Write the files: each whole or not at all, and the summary at the end of its file.
 
         Raise InputError if one cannot be written.
@@ -74,11 +87,17 @@ class CiFiles:
             write_whole(self.junit, junit(report.decisions, report.incomplete))
         if self.json:
             write_whole(self.json, json_document(report.document))
+        if self.evidence:
+            from evalflows.api.evidence import evidence_of  # late: the other files need no statistics
+
+            ids = [decision.decision_id for decision in report.decisions]
+            write_whole(self.evidence, json_document(evidence_of(store, ids, self.key)))
         if self.summary:
             _append(self.summary, gate_page(report, _address()))
 
     def _named(self) -> Iterator[tuple[str, Path]]:
-        for option, path in (("--junit", self.junit), ("--json", self.json), ("--summary", self.summary)):
+        named = {"--junit": self.junit, "--json": self.json, "--summary": self.summary, "--evidence": self.evidence}
+        for option, path in named.items():
             if path is not None:
                 yield option, path
 

@@ -18,6 +18,8 @@ COMMANDS = {
     },
     "Decide": {
         "gate": ("gates:gate", "Run a SPEC, compare with the baseline, decide its gates."),
+        "decide": ("decide:decide", "Decide on results that any harness wrote."),
+        "verify": ("verify:verify", "Verify the evidence of a decision, without a store."),
         "explain": ("explain:explain", "Explain a decision, or make it again."),
         "baseline": ("baselines:baseline", "Approve and list baselines."),
         "backtest": ("backtest:backtest", "Try gates on all past pairs of experiments."),

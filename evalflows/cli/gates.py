@@ -111,7 +111,7 @@ def _run_gate(
     report = gate_report(store, decisions, made, spec=path, incomplete=incomplete)
     _print_decided(report, detail=detail, form=form)
     undecided = [decision for decision in decisions if decision.conclusion != "PASS"]
-    _write_files(files, report, is_red=failed is not None or bool(undecided))
+    _write_files(store, files, report, is_red=failed is not None or bool(undecided))
     if failed is not None:
         raise failed
     if undecided:
@@ -120,10 +120,10 @@ def _run_gate(
         sys.exit(NOT_ENOUGH_EVIDENCE)
 
 
-def _write_files(files: CiFiles, report: GateReport, *, is_red: bool) -> None:
+def _write_files(store: Store, files: CiFiles, report: GateReport, *, is_red: bool) -> None:
     """Write the files for CI. If one cannot be written, a gate that did not pass keeps its exit code."""
     try:
-        files.write(report)
+        files.write(store, report)
     except InputError as error:
         if not is_red:
             raise

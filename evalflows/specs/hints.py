@@ -220,6 +220,11 @@ def gate_against(baseline: str) -> Hint:
     return Hint(("gate", "SPEC", "--baseline", baseline))
 
 
+def decide() -> Hint:
+    """Decide on files of results by a rule."""
+    return Hint(("decide", "BASELINE", "CANDIDATE", "--metric", "NAME=MARGIN"))
+
+
 def windows(evaluation: str) -> Hint:
     """Show the metrics of a trace evaluation over time."""
     return Hint(("windows", evaluation))

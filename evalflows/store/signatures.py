@@ -82,7 +82,7 @@ def sign(store: Store, row: Signable, experiments: Sequence[str], key: Path) -> 
             "signed_at": now().isoformat(),
         }
     )
-    signature = _signature_by(key, statement)
+    signature = sign_text(key, statement)
     name = f"{_id(row)}.{hashlib.sha256(statement.encode()).hexdigest()[:12]}.json"
     content = json.dumps({"statement": statement, "signature": signature}, indent=1).encode()
     with storage_errors(f"{store.layout.root}/{FOLDER}"):
@@ -90,7 +90,8 @@ def sign(store: Store, row: Signable, experiments: Sequence[str], key: Path) -> 
     write_bytes(store.layout, store.filesystem, f"{store.layout.root}/{FOLDER}/{name}", content)
 
 
-def _signature_by(key: Path, text: str) -> str:
+def sign_text(key: Path, text: str) -> str:
+    """Return the signature of a text by an SSH key. Raise InputError if the key cannot sign."""
     if not key.is_file():
         raise InputError(f"{key}: no such file, wanted an SSH key")
     done = _ssh_keygen("sign", "-f", str(key), text=text)
@@ -122,7 +123,7 @@ def signature_of(store: Store, row: Signable, signers: Path, names: Sequence[str
         said = _statement(statement)
         if said is None:
             problems.append("its signature cannot be read")
-        elif (by := _signer(statement, signature, signers, said["signed_at"])) is None:
+        elif (by := signer_of(statement, signature, signers, said["signed_at"])) is None:
             problems.append(f"its signature is by none of the keys in {signers}")
         elif problem := _difference(store, row, said):  # of what is known to be signed
             problems.append(problem)
@@ -197,7 +198,7 @@ def _figures(store: Store, experiment: str) -> str:
     return digest.hexdigest()
 
 
-def _signer(text: str, signature: str, signers: Path, signed_at: str) -> str | None:
+def signer_of(text: str, signature: str, signers: Path, signed_at: str) -> str | None:
     """Return the name of the key that signed a text, if it was allowed to sign at that time; None if it was not."""
     at = f"{datetime.fromisoformat(signed_at).astimezone(UTC):%Y%m%d%H%M%S}"
     with TemporaryDirectory(prefix="evalflows-") as folder:

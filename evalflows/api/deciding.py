@@ -1,0 +1,194 @@
+"""Decide on results that any harness wrote: they are kept as experiments, tested and decided as runs are."""
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from evalflows.analysis.differences import ExperimentPair, MetricReader, publish_differences
+from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
+from evalflows.harnesses.recording import Recorded, check_field, names_of, record_results
+from evalflows.harnesses.results import ResultRow, SystemResults
+from evalflows.reports.decision_limits import with_limits
+from evalflows.reports.decisions import Decision, decisions_named
+from evalflows.specs.errors import InputError, names_to_choose, short
+from evalflows.specs.gate import RULE_FIELDS
+from evalflows.specs.metric_names import sliced_metric
+from evalflows.specs.values import stored
+from evalflows.store.queries.example_slices import check_slices_of
+from evalflows.store.store import Store
+
+RULES = ("gates", "metrics", "composites", "confidence_level", "adjustment")
+"""Fields of a spec that say how to decide."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What was kept of results, and decided on them."""
+
+    store: Store
+    recorded: Recorded
+    decision_ids: Sequence[str]
+
+
+@contextmanager
+def store_for(root: str | None) -> Iterator[Store]:
+    """Yield the store at a place; without one, a temporary one, which is removed at the end."""
+    place = nullcontext(root) if root is not None else tempfile.TemporaryDirectory(prefix="evalflows-")
+    with place as folder:
+        yield Store(folder)
+
+
+def decide_results(
+    store: Store,
+    systems: Sequence[SystemResults],
+    rules: Mapping[str, Any],
+    cluster: str | None = None,
+    slices: Sequence[str] = (),
+) -> Decided:
+    """Keep the results of systems, the first of which is the baseline, and decide the gates of `rules` on the others.
+
+    `slices` are fields for each of whose values the rules hold too. Raise InputError for results that cannot be
+    compared, and for rules on metrics or slices that they do not have.
+    """
+    for field in slices:
+        rules = {**rules, "gates": [_within(gate, systems, field) for gate in rules.get("gates", ())]}
+    recorded = record_results(store, systems, rules, cluster=cluster)
+    spec, (baseline, *candidates) = recorded.spec, recorded.rows
+    reader = MetricReader(store)
+    publish_differences(store, reader, recorded.rows, spec)
+    known = [metric for row in recorded.rows for metric in reader.values(row, spec)]
+    decision_ids = []
+    for gate in spec.gates:
+        _check_metrics(gate.metrics, known)
+        for candidate in candidates or [baseline]:
+            check_slices_of(store, gate, candidate)
+            pair = ExperimentPair(
+                reader=reader, spec=spec, candidate=candidate, baseline=baseline if candidates else None
+            )
+            decision_ids.append(keep_decision(store, GateEvaluation(gate=gate, pair=pair)).decision_id)
+    return Decided(store=store, recorded=recorded, decision_ids=decision_ids)
+
+
+def decide(
+    baseline: Any,
+    candidate: Any,
+    margin: float | Mapping[str, float] | None = None,
+    *,
+    superiority: Mapping[str, float] | None = None,
+    thresholds: Mapping[str, float] | None = None,
+    metrics: Mapping[str, Mapping[str, Any]] | None = None,
+    clusters: Mapping[str, Any] | None = None,
+    store: str | None = None,
+) -> Decision:
+    """Decide whether a candidate may replace a baseline, on scores that you have.
+
+    Args:
+        baseline: Scores: a mapping of id to score (a list for repetitions), an array or a list (by position), a
+            DataFrame (its column `id`, or its index; numbers are metrics), rows, or the path of a file of results.
+        candidate: The same.
+        margin: How much the candidate may be worse, of all metrics or by metric (non-inferiority).
+        superiority: By how much it must be better, by metric.
+        thresholds: What its mean must reach, by metric.
+        metrics: What is known of metrics, as in a spec: `{"cost": {"higher_is_better": False, "range": [0, 2]}}`.
+        clusters: The group of each example by id, if examples belong together.
+        store: The folder of a store that keeps all of it. Default: nothing is kept.
+
+    Raise InputError for results that cannot be read or compared, and without any rule.
+    """
+    sides = [_system(side, name) for side, name in ((baseline, "baseline"), (candidate, "candidate"))]
+    if clusters is not None:
+        sides = [_with_clusters(side, clusters) for side in sides]
+    names = dict.fromkeys(metric for side in sides for metric in side.metrics)
+    margins = dict.fromkeys(names, margin) if isinstance(margin, int | float) else dict(margin or {})
+    rules = {"non_inferiority": margins, "superiority": superiority, "thresholds": thresholds}
+    gate = {kind: dict(rule) for kind, rule in rules.items() if rule}
+    if not gate:
+        raise InputError("decide: got no rule, wanted margin, superiority or thresholds")
+    given = {"gates": [{"name": "release", **gate}], "metrics": {**(metrics or {})}}
+    cluster = None if clusters is None else _CLUSTER
+    with store_for(store) as kept:
+        decided = decide_results(kept, sides, given, cluster)
+        (decision,) = with_limits(kept, decisions_named(kept, decided.decision_ids))
+    return decision
+
+
+_CLUSTER = "cluster"
+
+
+def _within(gate: Mapping[str, Any], systems: Sequence[SystemResults], field: str) -> dict[str, Any]:
+    """Return a gate whose rules hold for each value of a field too. Raise InputError for a field of no row."""
+    check_field("slice", systems, field)
+    values = dict.fromkeys(str(row.fields[field]) for row in systems[0].rows if row.fields.get(field) is not None)
+    path = f"metadata.{field}"
+    return {
+        kind: {
+            **rule,
+            **{
+                f"{metric}@{path}={value}": bound
+                for metric, bound in rule.items()
+                if "@" not in metric
+                for value in values
+            },
+        }
+        if kind in RULE_FIELDS
+        else rule
+        for kind, rule in gate.items()
+    }
+
+
+def _check_metrics(metrics: Sequence[str], known: Sequence[str]) -> None:
+    for metric in metrics:
+        if (name := sliced_metric(metric).metric) not in known:
+            raise InputError(f"metric: got {name!r}, wanted {names_to_choose(name, dict.fromkeys(known))}")
+
+
+def _system(side: Any, name: str) -> SystemResults:
+    """Return scores in any of the forms that `decide` takes as results of a system."""
+    if isinstance(side, str | Path):
+        from evalflows.harnesses.reading import read_results  # late: scores need no reader
+
+        found = read_results(str(side))
+        if len(found) != 1:
+            raise InputError(f"{name}: got {len(found)} systems in {side}, wanted one: {', '.join(names_of(found))}")
+        return found[0]
+    if hasattr(side, "to_dict") and hasattr(side, "columns"):
+        side = (side if "id" in side.columns else side.rename_axis("id").reset_index()).to_dict("records")
+    if hasattr(side, "tolist"):
+        side = side.tolist()
+    rows = [*_rows(side, name)]
+    if not rows:
+        raise InputError(f"{name}: got no scores, wanted at least one")
+    return SystemResults(source=name, format="scores", system=name, rows=rows)
+
+
+def _rows(side: Any, name: str) -> Iterator[ResultRow]:
+    if isinstance(side, Mapping):
+        for identity, value in side.items():
+            for repetition, score in enumerate(value if isinstance(value, list | tuple) else [value]):
+                yield ResultRow(example_id=str(identity), repetition=repetition, scores={"score": _score(score, name)})
+        return
+    for position, row in enumerate(side):
+        if not isinstance(row, Mapping):
+            yield ResultRow(example_id=str(position), scores={"score": _score(row, name)})
+            continue
+        plain = {key: stored(value, name) for key, value in row.items()}
+        identity = str(plain.pop("id", position))
+        scores = {key: _score(value, name) for key, value in plain.items() if isinstance(value, bool | int | float)}
+        yield ResultRow(example_id=identity, scores=scores, fields={k: v for k, v in plain.items() if k not in scores})
+
+
+def _score(value: Any, name: str) -> float | None:
+    plain = stored(value, name)
+    if plain is None:
+        return None
+    if not isinstance(plain, bool | int | float):
+        raise InputError(f"{name}: got {short(plain)}, wanted a score: a number, true or false, or None")
+    return float(plain)
+
+
+def _with_clusters(side: SystemResults, clusters: Mapping[str, Any]) -> SystemResults:
+    rows = [replace(row, fields={**row.fields, _CLUSTER: clusters.get(row.example_id)}) for row in side.rows]
+    return replace(side, rows=rows)

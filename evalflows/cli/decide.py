@@ -1,0 +1,208 @@
+"""Decide on results that other harnesses wrote. Nothing is run, and no Prefect, model or key is needed."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from evalflows.cli.ci_files import CiFiles, with_ci_files
+from evalflows.cli.decisions import decisions_section, limits_section
+from evalflows.cli.late_commands import NOT_ENOUGH_EVIDENCE, print_json, with_one_line_errors
+from evalflows.cli.output import Text, console, echo_error
+from evalflows.cli.sections import IN_BRIEF, lines_section, print_sections
+from evalflows.cli.show import results_sections, verdicts_section
+from evalflows.specs import hints
+from evalflows.specs.errors import GateFailedError, InputError, names_to_choose
+from evalflows.specs.escaping import one_line
+from evalflows.store.layout import Layout
+
+ALL_LINES = 10_000
+
+
+def _numbers(option: str, given: Sequence[str], default: float | None = None) -> dict[str, float]:
+    """Return the values of a repeated option, `NAME=NUMBER`."""
+    found = {}
+    for text in given:
+        name, equals, value = text.rpartition("=") if "=" in text or default is None else (text, "=", str(default))
+        try:
+            found[name] = float(value)
+        except ValueError:
+            name = ""
+        if not name or not equals:
+            raise InputError(
+                f"{option}: got {text!r}, wanted {'NAME=NUMBER' if default is None else 'NAME or NAME=NUMBER'}"
+            )
+    return found
+
+
+@click.command()
+@click.argument("results", nargs=-1, required=True, metavar="BASELINE CANDIDATE...")
+@click.option(
+    "--metric", "margins", multiple=True, metavar="NAME=MARGIN", help="It must not get worse by the margin. Repeatable."
+)
+@click.option(
+    "--superiority", multiple=True, metavar="NAME[=RISE]", help="It must get better, by RISE at least. Repeatable."
+)
+@click.option("--threshold", multiple=True, metavar="NAME=BOUND", help="Its mean must reach the bound. Repeatable.")
+@click.option("--lower-is-better", "lower", multiple=True, metavar="NAME", help="Of this metric. Repeatable.")
+@click.option("--cluster", metavar="FIELD", help="Examples with the same value of this field belong together.")
+@click.option(
+    "--slice",
+    "slices",
+    multiple=True,
+    metavar="FIELD",
+    help="The rules hold for each value of it too. Repeatable.",
+)
+@click.option("--gates", "rules", metavar="FILE", help="Take gates, metrics and composites from this spec.")
+@click.option("--format", "named", metavar="NAME", help="The format of the files. Default: what their content says.")
+@click.option(
+    "--store", "is_kept", is_flag=True, help="Keep all of it in the store, as an experiment of recorded answers."
+)
+@click.option("--all", "is_whole", is_flag=True, help="Print everything.")
+@with_ci_files
+@with_one_line_errors
+def decide(
+    results: tuple[str, ...],
+    margins: tuple[str, ...],
+    superiority: tuple[str, ...],
+    threshold: tuple[str, ...],
+    rules: str | None,
+    cluster: str | None,
+    named: str | None,
+    *,
+    lower: tuple[str, ...],
+    slices: tuple[str, ...],
+    is_kept: bool,
+    is_whole: bool,
+    **files: str | None,
+) -> None:
+    """Decide whether CANDIDATEs may replace a BASELINE, by files of results that any harness wrote.
+
+    Each is a file, a folder, a glob, or - for standard input; FILE#SYSTEM is one of several systems in a file. A single
+    file with several systems compares the others with the first. Without a rule, each metric gets its verdict.
+
+    `--json -` prints the document instead of text.
+
+    Exit code: 0 for PASS, or without a rule; 1 for FAIL, 3 if there is not enough evidence, 2 for bad input.
+    """
+    from evalflows.api.deciding import decide_results, store_for
+    from evalflows.harnesses.recording import read_sentence
+    from evalflows.reports.decisions import decisions_named
+    from evalflows.reports.documents import document
+    from evalflows.reports.experiment_report import experiments_report
+    from evalflows.reports.markdown_pages import gate_report
+    from evalflows.reports.results import results_of
+
+    is_json = files["json"] == "-"
+    ci_files = CiFiles.of(**files | ({"json": None} if is_json else {}))
+    given = _rules(rules)
+    own = {
+        "non_inferiority": _numbers("--metric", margins),
+        "superiority": _numbers("--superiority", superiority, 0.0),
+        "thresholds": _numbers("--threshold", threshold),
+    }
+    systems = [*_systems(results, named)]
+    if any(own.values()):
+        given["gates"] = [
+            *given.get("gates", []),
+            {"name": "decide", **{kind: rule for kind, rule in own.items() if rule}},
+        ]
+    for name in lower:
+        given.setdefault("metrics", {}).setdefault(name, {})["higher_is_better"] = False
+    with store_for(Layout.at().root if is_kept else None) as store:
+        decided = decide_results(store, systems, given, cluster, slices)
+        ids = [row.experiment_id for row in decided.recorded.rows]
+        decisions = decisions_named(store, decided.decision_ids)
+        if decisions:
+            report = gate_report(store, decisions)
+            shown, candidates, content = report.reports, report.candidates, report.document
+            ci_files.write(store, report)
+        else:
+            shown, candidates = [experiments_report(store, ids, results_of(store, ids))], []
+            content = document(shown, next_command=hints.decide())
+        if is_json:
+            print_json({"read": read_sentence(systems), "notes": decided.recorded.notes, **content})
+        else:
+            out = console()
+            notes = [f"read: {read_sentence(systems)}", *decided.recorded.notes, *_same(results)]
+            sections = [lines_section([Text(one_line(note)) for note in notes])]
+            sections += [decisions_section(candidates)] if decisions else [verdicts_section(shown[0].results)]
+            for number, single in enumerate(shown, start=1):
+                limits = limits_section(candidates) if number == len(shown) else None
+                sections += results_sections(replace(single, hides_final=False), out.width, limits=limits)[:-1]
+            if not decisions:
+                sections.append(lines_section(map(Text, _detectable(store, ids[1:])), is_apart=True))
+            print_sections(out, sections, ALL_LINES if is_whole else IN_BRIEF, "--all")
+    if is_kept:
+        echo_error(f"kept in {store.layout.root}: {', '.join(ids)}")
+    _exit([decision.conclusion for decision in decisions], [decision.title for decision in decisions])
+
+
+def _rules(path: str | None) -> dict[str, Any]:
+    """Return the rules of a spec file; none without a file."""
+    if path is None:
+        return {}
+    from evalflows.api.deciding import RULES
+    from evalflows.specs.files import load_text, read_regular
+
+    try:
+        text = read_regular(Path(path)).decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    content = load_text(text, path, wanted="gates")
+    if not content.get("gates"):
+        raise InputError(f"{path}: got no gates, wanted a spec with gates")
+    return {name: content[name] for name in RULES if name in content}
+
+
+def _systems(sources: Sequence[str], named: str | None) -> Iterator[Any]:
+    """Yield the results of each system, the baseline's first. Raise InputError for several where one is wanted."""
+    from evalflows.harnesses.reading import read_results
+    from evalflows.harnesses.recording import of_systems
+
+    for source in sources:
+        path, hash_sign, system = (source, "", "") if Path(source).exists() else source.rpartition("#")
+        found = of_systems(read_results(path if hash_sign else source, named))
+        names = [one.system for one in found]
+        if hash_sign:
+            found = [one for one in found if one.system == system]
+            if not found:
+                raise InputError(f"{path}: got the system {system!r}, wanted {names_to_choose(system, names)}")
+        if len(found) > 1 and len(sources) > 1:
+            raise InputError(f"{source}: got {len(found)} systems, wanted one of them: {source}#{names[0]}")
+        if len(found) < 2 and len(sources) < 2:
+            raise InputError(f"{source}: got the results of one system, wanted a baseline and a candidate")
+        yield from found
+
+
+def _same(sources: Sequence[str]) -> list[str]:
+    """Return that two sources are the same file."""
+    first, *others = (os.path.realpath(source) for source in sources)
+    return [f"{sources[0]} was given twice: a system is compared with itself"] if first in others else []
+
+
+def _detectable(store: Any, candidates: Sequence[str]) -> Iterator[str]:
+    """Yield what each metric's pairs would detect."""
+    from evalflows.analysis.figures import figure
+    from evalflows.store.sql import ask
+
+    query = """select metric, n_pairs, minimum_detectable_effect, power from current_verdicts
+               where is_one_of(candidate_experiment_id, $1) and minimum_detectable_effect is not null
+               order by all"""
+    (found,) = ask(store, (query, [list(candidates)]))
+    for metric, n_pairs, effect, power in found:
+        size = f"a difference of {figure(effect, metric)} or more ({power:.0%} power)"
+        yield f"{metric}: {n_pairs} pairs detect {size}; half of it takes about {4 * n_pairs:,}"
+
+
+def _exit(conclusions: Sequence[str], titles: Sequence[str]) -> None:
+    failed = [title for title, conclusion in zip(titles, conclusions, strict=True) if conclusion == "FAIL"]
+    if failed:
+        raise GateFailedError(f"FAIL: {'; '.join(failed)}")
+    if open_ones := [f"{t}: {c}" for t, c in zip(titles, conclusions, strict=True) if c != "PASS"]:
+        echo_error("; ".join(open_ones))
+        sys.exit(NOT_ENOUGH_EVIDENCE)

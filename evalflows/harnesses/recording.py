@@ -1,0 +1,265 @@
+"""Keep results that other harnesses wrote as experiments of recorded answers, so that everything decides on them as on
+runs of ours."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import PurePath
+from typing import Any
+
+from evalflows.harnesses.results import ResultRow, SystemResults
+from evalflows.specs.errors import InputError, names_to_choose
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.files import make_spec
+from evalflows.specs.metric_names import kept_apart
+from evalflows.store.records import ExperimentRow, JudgementRow, OutputRow, derived_id, new_id, now, to_json
+from evalflows.store.snapshots import freeze, to_examples
+from evalflows.store.store import Store
+
+EVALUATOR_VERSION = "recorded"
+"""Of every metric of a file: what gave its scores is not known."""
+
+NO_SCORE = "the file has no score"
+
+_NAMED = 3
+"""Ids that a message names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """The experiments of systems in a store, the first of which the others are compared with."""
+
+    spec: ExperimentSpec
+    rows: Sequence[ExperimentRow]
+    notes: Sequence[str]  # what was assumed, and what differs
+
+
+def record_results(
+    store: Store, systems: Sequence[SystemResults], rules: Mapping[str, Any], *, cluster: str | None = None
+) -> Recorded:
+    """Keep the results of systems as experiments of one run group.
+
+    Args:
+        store: The store.
+        systems: At least one; the first is the baseline.
+        rules: Fields of a spec that say how to decide: gates, metrics, composites, confidence_level, adjustment.
+        cluster: The field of the rows by which examples belong together.
+
+    Raise InputError for a field that no row has, and if the systems share no example with the same inputs.
+    """
+    names = names_of(systems)
+    inputs, notes = _shared_inputs(systems)
+    if cluster is not None:
+        check_field("cluster", systems, cluster)
+    metrics, said = _metrics(systems, rules.get("metrics") or {})
+    fields = {
+        "name": names[0],
+        "dataset": {"snapshot": "snap-"},
+        "targets": [{"kind": "recorded", "name": name, "column": "outputs"} for name in names],
+        **rules,
+        "metrics": metrics,
+    }
+    spec = make_spec(ExperimentSpec, fields, (), "rules")
+    group, made = new_id("group"), list[ExperimentRow]()
+    fields_of = {row.example_id: row.fields for system in reversed(systems) for row in reversed(system.rows)}
+    for name, system in zip(names, systems, strict=True):
+        examples = to_examples(
+            enumerate(_examples(system, fields_of, cluster, with_inputs=inputs), start=1), system.source
+        )
+        snapshot = freeze(store, examples, name=None, source=system.source)
+        own = spec.model_copy(update={"dataset": spec.dataset.model_copy(update={"snapshot": snapshot})})
+        row = _experiment(system, name, own, group, snapshot, len(examples))
+        store.publish("outputs", row.experiment_id, list(_outputs(system, row.experiment_id)))
+        store.publish("judgements", row.experiment_id, list(_scores(system, row.experiment_id)))
+        store.publish("experiments", row.experiment_id, [row])
+        made.append(row)
+    return Recorded(spec=spec, rows=made, notes=[*notes, *said])
+
+
+def of_systems(found: Iterable[SystemResults]) -> list[SystemResults]:
+    """Return results with those of one system joined, whichever files they are in."""
+    by_system: dict[str, list[SystemResults]] = {}
+    for results in found:
+        by_system.setdefault(results.system, []).append(results)
+    return [
+        replace(
+            first,
+            rows=[row for one in (first, *others) for row in one.rows],
+            unfinished=next((one.unfinished for one in (first, *others) if one.unfinished), None),
+            lower_is_better=first.lower_is_better.union(*(one.lower_is_better for one in others)),
+        )
+        if others
+        else first
+        for first, *others in by_system.values()
+    ]
+
+
+def names_of(systems: Sequence[SystemResults]) -> list[str]:
+    """Return a name for each system that no other has: its own, else that of its file, else numbered."""
+    by_file = [PurePath(system.source).stem or "results" for system in systems]
+    for names in (
+        [system.system or stem for system, stem in zip(systems, by_file, strict=True)],
+        by_file,
+        [f"{stem}: {system.system}" for system, stem in zip(systems, by_file, strict=True)],
+    ):
+        if len({*names}) == len(names):
+            return names
+    return ["baseline", *(f"candidate {number}" for number in range(1, len(systems)))]
+
+
+def _shared_inputs(systems: Sequence[SystemResults]) -> tuple[bool, list[str]]:
+    """Return whether all rows have inputs, and what to say of ids that have others in another system.
+
+    Without inputs on a side, examples are known by their ids alone.
+    """
+    if any(row.inputs is None for system in systems for row in system.rows):
+        _check_shared([{row.example_id: "" for row in system.rows} for system in systems], systems)
+        return False, []
+    texts = [{row.example_id: to_json(row.inputs) for row in system.rows} for system in systems]
+    _check_shared(texts, systems)
+    notes = []
+    for system, of_system in zip(systems[1:], texts[1:], strict=True):
+        others = [one for one, text in of_system.items() if texts[0].get(one, text) != text]
+        if others:
+            count = f"{len(others)} id{'s have' if len(others) > 1 else ' has'} other inputs than in"
+            notes.append(f"{system.source}: {count} {systems[0].source}, left out: {', '.join(others[:_NAMED])}")
+    return True, notes
+
+
+def _check_shared(texts: Sequence[Mapping[str, str]], systems: Sequence[SystemResults]) -> None:
+    for system, of_system in zip(systems[1:], texts[1:], strict=True):
+        if not {*of_system.items()} & {*texts[0].items()}:
+            shared = "no id" if not of_system.keys() & texts[0].keys() else "no id with the same inputs"
+            first = f"{next(iter(texts[0]))!r} and {next(iter(of_system))!r}"
+            raise InputError(
+                f"{systems[0].source} and {system.source}: got {shared} in both, such as {first}, wanted results on "
+                "the same examples"
+            )
+
+
+def check_field(what: str, systems: Sequence[SystemResults], field: str) -> None:
+    """Raise InputError for a field that no row has; `what` asks for it."""
+    known = dict.fromkeys(name for system in systems for row in system.rows for name in row.fields)
+    if field not in known:
+        raise InputError(f"{what}: got {field!r}, wanted a field of the rows: {names_to_choose(field, known)}")
+
+
+def _metrics(systems: Sequence[SystemResults], declared: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return what is known of each metric, and what was assumed: a range of 0 to 1 where all values are in it."""
+    metrics, assumed = {name: dict(fields) for name, fields in declared.items()}, []
+    for name in dict.fromkeys(kept_apart(name) for system in systems for name in system.metrics):
+        values = [value for system in systems for value in _values(system, name)]
+        own = metrics.setdefault(name, {})
+        if any(name in map(kept_apart, system.lower_is_better) for system in systems):
+            own.setdefault("higher_is_better", False)
+        if "range" not in own and values and all(0 <= value <= 1 for value in values):
+            own["range"] = [0, 1]
+            assumed.append(name)
+    said = [f"taken as scores from 0 to 1: {', '.join(assumed)}"] if assumed else []
+    return metrics, said
+
+
+def _values(system: SystemResults, metric: str) -> Iterator[float]:
+    for row in system.rows:
+        for name, value in row.scores.items():
+            if kept_apart(name) == metric and value is not None:
+                yield value
+
+
+def _examples(
+    system: SystemResults, fields_of: Mapping[str, Mapping[str, Any]], cluster: str | None, *, with_inputs: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield the examples of a system as rows of a dataset, each once, with the fields that the first system says."""
+    seen = set[str]()
+    for row in system.rows:
+        if row.example_id in seen:
+            continue
+        seen.add(row.example_id)
+        fields = {name: value for name, value in fields_of[row.example_id].items() if name not in row.scores}
+        group = None if cluster is None else fields.get(cluster)
+        yield {
+            "id": row.example_id,
+            "inputs": row.inputs if with_inputs else {"id": row.example_id},
+            **({"metadata": fields} if fields else {}),
+            **({"cluster": str(group)} if group is not None else {}),
+        }
+
+
+def _experiment(
+    system: SystemResults, name: str, spec: ExperimentSpec, group: str, snapshot: str, n_examples: int
+) -> ExperimentRow:
+    at = now()
+    return ExperimentRow(
+        experiment_id=new_id("exp", at),
+        run_group=group,
+        name=name,
+        description=f"{system.format}: {system.source}",
+        snapshot_id=snapshot,
+        n_examples=n_examples,
+        repetitions=max(row.repetition for row in system.rows) + 1,
+        chunk_size=n_examples,
+        target=name,
+        target_kind="recorded",
+        target_version=derived_id(name, *(to_json([row.example_id, dict(row.scores)]) for row in system.rows)),
+        evaluators="[]",
+        spec=spec.model_dump_json(),
+        evalflows_version=version("evalflows"),
+        state="incomplete" if system.unfinished else "completed",
+        reason=system.unfinished,
+        started_at=at,
+        ended_at=at,
+    )
+
+
+def _outputs(system: SystemResults, owner: str) -> Iterator[OutputRow]:
+    for row in system.rows:
+        failed = row.error is not None and all(value is None for value in row.scores.values())
+        yield OutputRow(
+            run_id=derived_id(owner, row.example_id, row.repetition),
+            experiment_id=owner,
+            example_id=row.example_id,
+            repetition=row.repetition,
+            outputs=None if row.output is None or failed else to_json(row.output),
+            status="failed" if failed else "ok",
+            error=row.error if failed else None,
+        )
+
+
+def _scores(system: SystemResults, owner: str) -> Iterator[JudgementRow]:
+    """Yield a row for every metric of every answer: a score that is not there is a failed one."""
+    metrics = [*system.metrics]
+    for row in system.rows:
+        run = derived_id(owner, row.example_id, row.repetition)
+        for metric in metrics:
+            value, name = row.scores.get(metric), kept_apart(metric)
+            yield JudgementRow(
+                judgement_id=derived_id(run, None, name, EVALUATOR_VERSION),
+                subject_kind="run",
+                subject_id=run,
+                experiment_id=owner,
+                run_id=run,
+                example_id=row.example_id,
+                repetition=row.repetition,
+                metric=name,
+                value=value,
+                data_type=None if value is None else "NUMERIC",
+                status="failed" if value is None else "scored",
+                error=None if value is not None else row.error or NO_SCORE,
+                evaluator=name,
+                evaluator_version=EVALUATOR_VERSION,
+            )
+
+
+def read_sentence(systems: Iterable[SystemResults]) -> str:
+    """Return what was read, in a sentence: `promptfoo: 120 results of 2 systems; Inspect: 118 results`."""
+    by_format: dict[str, list[SystemResults]] = {}
+    for system in systems:
+        by_format.setdefault(system.format, []).append(system)
+    parts = []
+    for name, of_format in by_format.items():
+        rows: list[ResultRow] = [row for system in of_format for row in system.rows]
+        errors = Counter(row.error is not None for row in rows)[True]
+        systems_text = f" of {len(of_format)} systems" if len(of_format) > 1 else ""
+        parts.append(f"{name}: {len(rows)} results{systems_text}{f', {errors} with errors' if errors else ''}")
+    return "; ".join(parts)

@@ -1,0 +1,208 @@
+"""`evalflows decide` and `evalflows.decide`: results that others made are decided on as runs of ours."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+from gated import drawn, fallen
+
+from evalflows import decide
+from evalflows.cli.main import cli
+from evalflows.specs.errors import InputError
+from evalflows.store.sql import ask
+from evalflows.store.store import Store
+
+N = 200
+OLD = {f"q{number}": float(right) for number, right in enumerate(drawn(N, 0.8))}
+NEW = {f"q{number}": float(right) for number, right in enumerate(fallen(drawn(N, 0.8), 0.2))}
+
+
+def write(path: Path, scores: Mapping[str, Any], **fields: Any) -> str:
+    """A file of rows, with fields that are the same in all or given by a function of the number."""
+    rows = [
+        {
+            "id": one,
+            "correct": value,
+            **{name: field(n) if callable(field) else field for name, field in fields.items()},
+        }
+        for n, (one, value) in enumerate(scores.items())
+    ]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return str(path)
+
+
+def asked(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, ["decide", *arguments], env={"COLUMNS": "300"})
+
+
+def test_a_command_decides_on_two_files(tmp_path: Path) -> None:
+    old = write(tmp_path / "old.jsonl", OLD, topic=lambda n: "ab"[n % 2])
+    new = write(tmp_path / "new.jsonl", NEW, topic=lambda n: "ab"[n % 2])
+    missing = write(tmp_path / "missing.jsonl", OLD | {"q3": None, "q5": None}, topic="a")
+    nothing = asked(old, missing)
+    assert nothing.exit_code == 0, nothing.output
+    assert "read: table: 400 results of 2 systems" in nothing.stdout
+    assert "2 of 200 values of correct are missing in missing" in nothing.stdout
+    assert "correct: 198 pairs detect a difference of" in nothing.stdout
+    passed = asked(old, missing, "--metric", "correct=.1")
+    assert (passed.exit_code, passed.stdout.splitlines()[2]) == (0, "PASS  gate decide: missing against old")
+    failed = asked(old, new, "--metric", "correct=.05")
+    assert failed.exit_code == 1 and "FAIL  gate decide: new against old" in failed.stdout
+    assert "broken correct is worse by more than 0.05: -0.200 " in failed.stdout
+    assert asked(old, old, "--superiority", "correct").exit_code == 3
+    assert "was given twice: a system is compared with itself" in asked(old, old).stdout
+    several = asked(old, new, missing, "--metric", "correct=.1")
+    assert several.exit_code == 1 and "new" in several.stdout and "missing" in several.stdout
+    sliced = asked(old, new, "--metric", "correct=.1", "--slice", "topic")
+    assert "correct@metadata.topic=a is worse" in sliced.stdout
+    lower = asked(old, new, "--metric", "correct=.1", "--lower-is-better", "correct")
+    assert (lower.exit_code, "PASS" in lower.stdout) == (0, True), "it fell, which is better"
+    clustered = json.loads(asked(old, new, "--cluster", "topic", "--json", "-").stdout)
+    assert "cluster" in json.dumps(clustered["remarks"]), "two clusters are too few"
+
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(json.dumps({"gates": [{"name": "floor", "thresholds": {"correct": 0.5}}], "targets": "not read"}))
+    summary = tmp_path / "summary.md"
+    assert asked(old, new, "--gates", str(rules), "--summary", str(summary)).exit_code == 0
+    assert "floor" in summary.read_text()
+    assert Store().query("select count(*) from source.experiments") == [(0,)], "nothing is kept"
+    kept = asked(old, new, "--metric", "correct=.05", "--store")
+    assert kept.exit_code == 1 and "kept in " in kept.stderr
+    (rows,) = ask(Store(), ("select conclusion from decisions", []))
+    assert rows == [("FAIL",)]
+    shown = CliRunner().invoke(cli, ["explain", "decide", "--again"])
+    assert shown.exit_code == 0 and "FAIL" in shown.stdout, shown.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (("OLD",), "got the results of one system, wanted a baseline and a candidate"),
+        (("OLD", "OTHER"), "got no id in both, such as 'q0' and 'x0', wanted results on the same examples"),
+        (("OLD", "NEW", "--metric", "corect=.1"), "metric: got 'corect', wanted correct"),
+        (("OLD", "NEW", "--metric", "correct=-1"), "wanted a margin above 0"),
+        (("OLD", "NEW", "--metric", "correct"), "--metric: got 'correct', wanted NAME=NUMBER"),
+        (("OLD", "NEW", "--cluster", "tpic"), "cluster: got 'tpic', wanted a field of the rows: topic"),
+        (("OLD", "NEW", "--slice", "tpic", "--metric", "correct=.1"), "slice: got 'tpic', wanted a field of the rows"),
+        (("OLD", "NEW", "--gates", "OLD"), "not YAML"),
+        (("OLD#other", "NEW"), "got the system 'other', wanted"),
+        (("OLD", "NEW", "--format", "promptfoo"), "wanted promptfoo"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], wanted: str) -> None:
+    files = {
+        "OLD": write(tmp_path / "old.jsonl", OLD, topic="a"),
+        "NEW": write(tmp_path / "new.jsonl", NEW, topic="a"),
+        "OTHER": write(tmp_path / "other.jsonl", {one.replace("q", "x"): value for one, value in OLD.items()}),
+    }
+    done = asked(*(files.get(one, one.replace("OLD", files["OLD"])) for one in arguments))
+    assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.output
+    assert wanted in done.stderr
+
+
+def test_ids_with_other_inputs_are_named(tmp_path: Path) -> None:
+    def rows(name: str, text: str) -> str:
+        path = tmp_path / name
+        path.write_text("".join(f"{json.dumps({'id': n, 'inputs': f'{text} {n % 7}', 'ok': 1})}\n" for n in range(40)))
+        return str(path)
+
+    same, other = rows("a.jsonl", "How much is"), rows("b.jsonl", "What is")
+    assert "got no id with the same inputs in both" in asked(same, other).stderr
+    lines = Path(other).read_text().splitlines()[:3] + Path(same).read_text().splitlines()[3:]
+    Path(other).write_text("\n".join(lines))
+    assert f"{other}: 3 ids have other inputs than in {same}, left out: 0, 1, 2" in asked(same, other, "--all").stdout
+
+
+def test_python_decides_on_scores_of_any_form() -> None:
+    """As gates do, and nothing of Prefect or pandas is loaded for it."""
+    old, new = list(OLD.values()), list(NEW.values())
+    frames = [pd.DataFrame({"id": [*OLD], "score": side}) for side in (old, new)]
+    forms = [(OLD, NEW), (old, new), (np.array(old), np.array(new)), frames, [pd.Series(side) for side in (old, new)]]
+    forms += [({one: [value, value] for one, value in side.items()} for side in (OLD, NEW))]
+    for baseline, candidate in forms:
+        decision = decide(baseline, candidate, margin=0.05)
+        (rule,) = decision.rules
+        assert (decision.conclusion, round(rule.value or 0, 3)) == ("FAIL", -0.2), type(baseline)
+    assert decide(OLD, OLD, margin=0.1).conclusion == "PASS"
+    in_twos = decide(OLD, OLD, margin=0.1, clusters={one: int(one[1:]) // 2 for one in OLD})
+    assert in_twos.rules[0].n == N // 2 or "clusters" in in_twos.rules[0].text
+    assert decide(OLD, NEW, superiority={"score": 0}).conclusion == "FAIL"
+    for wrong, wanted in (
+        ({}, "got no scores"),
+        (["good"], "got 'good', wanted a score"),
+        ({"z": 1.0}, "no id in both"),
+    ):
+        with pytest.raises(InputError, match=wanted):
+            decide(OLD, wrong, margin=0.1)
+    with pytest.raises(InputError, match="got no rule, wanted margin"):
+        decide(OLD, NEW)
+    program = "import sys; from evalflows import decide; print(decide([1.0] * 40, [1.0] * 40, margin=.2).conclusion)"
+    program += "; assert not {'prefect', 'pandas'} & {*sys.modules}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "PASS\n", done.stderr
+
+
+@pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
+def test_a_decision_proves_itself_by_a_file(tmp_path: Path) -> None:
+    """Without a store: a changed figure, score or conclusion is noticed, also by who makes the hash anew."""
+    old = write(tmp_path / "old.jsonl", OLD, topic=lambda n: "ab"[n % 2], doc=lambda n: n // 2)
+    new = write(tmp_path / "new.jsonl", NEW | {"q7": None}, topic=lambda n: "ab"[n % 2], doc=lambda n: n // 2)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
+    (tmp_path / "signers").write_text(f"ada {(tmp_path / 'key.pub').read_text()}")
+    proof = str(tmp_path / "proof.json")
+    rules = ["--metric", "correct=.05", "--threshold", "correct=.5", "--slice", "topic", "--cluster", "doc"]
+    made = asked(old, new, *rules, "--evidence", proof, "--sign-evidence", str(tmp_path / "key"))
+    assert made.exit_code == 1, made.output
+
+    def verified(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, ["verify", proof, *arguments])
+
+    done = verified("--signers", str(tmp_path / "signers"))
+    assert (done.exit_code, done.stdout.splitlines()[-1]) == (0, "verified, signed by ada"), done.output
+    assert done.stdout.startswith("FAIL  gate decide: new against old\n")
+    assert "gate decide: the scores of 200 examples give the same figures" in done.stdout
+    text = Path(proof).read_text()
+    assert "q7" not in text and "old.jsonl" not in text
+    content = json.loads(text)
+
+    def forged(change: Callable[[dict[str, Any]], object], *, rehashed: bool) -> str:
+        changed = json.loads(text)
+        change(changed["decisions"][0])
+        if rehashed:
+            body = {name: value for name, value in changed.items() if name not in ("sha256", "signature")}
+            whole = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+            changed["sha256"] = hashlib.sha256(whole.encode()).hexdigest()
+        Path(proof).write_text(json.dumps(changed))
+        found = verified()
+        assert found.exit_code == 1 and found.stderr.count("\n") == 1, found.output
+        return found.stderr
+
+    def passes(one: dict[str, Any]) -> None:
+        one["conclusion"] = "PASS"
+
+    def better(one: dict[str, Any]) -> None:
+        one["rules"][0]["value"] = 0.1
+
+    assert "its hash is another one" in forged(passes, rehashed=False)
+    assert "its scores give FAIL, not PASS" in forged(passes, rehashed=True)
+    assert "its scores give correct value" in forged(better, rehashed=True)
+    content["decisions"][0]["title"] = "gate decide: other"
+    whole = json.dumps(
+        {name: value for name, value in content.items() if name not in ("sha256", "signature")},
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+    )
+    Path(proof).write_text(json.dumps(content | {"sha256": hashlib.sha256(whole.encode()).hexdigest()}))
+    assert verified("--signers", str(tmp_path / "signers")).exit_code == 4, "no longer signed"
+    Path(proof).write_text("[1]")
+    assert (verified().exit_code, verified().stderr.count("\n")) == (2, 1)

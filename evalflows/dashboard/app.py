@@ -59,7 +59,7 @@ from evalflows.reports.kept_comparisons import KeptComparisons
 from evalflows.reports.markdown_pages import reported
 from evalflows.reports.picture import card_of, picture
 from evalflows.serving import is_followed_link, is_same, refusal
-from evalflows.specs.errors import InputError, NotFoundError, StorageError
+from evalflows.specs.errors import ChangedError, InputError, NotFoundError, StorageError
 from evalflows.store.queries.incidents import episode_of, find_incident
 from evalflows.store.query_process import QueryProcesses
 from evalflows.store.stop import Stop, StoppedError
@@ -212,6 +212,8 @@ class Taken:
             return JSONResponse(await self.making.run(lambda _: self.take(self.store, query, sent)))
         except NotFoundError as error:
             return JSONResponse({"error": str(error)}, 404)
+        except ChangedError as error:
+            return JSONResponse({"error": str(error)}, 409)
         except InputError as error:
             return JSONResponse({"error": str(error)}, 400)
         except (StorageError, BusyError, StoppedError) as error:

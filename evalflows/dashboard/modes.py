@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import unified_diff
-from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
@@ -26,8 +25,11 @@ from evalflows.specs.failure_modes import (
     merged,
     renamed,
     split,
+    taxonomy_of,
+    version_of,
     with_status,
 )
+from evalflows.specs.files import read_text
 from evalflows.store.store import Store
 
 FILE = Path("failure_modes.yaml")
@@ -115,28 +117,24 @@ def modes_map_page(site: Site, query: Query) -> Page:
     return Page(title=f"Map of the failures of {found.name}", section="modes", body=body)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Preview:
-    """What a change would make of the file."""
-
-    lines: Sequence[tuple[str, str]]  # whether each is removed, added or the same, and the line
-    seen: str  # a hash of the file before
-
-
 def mode_page(site: Site, query: Query) -> Page:
     """Return one mode of the team's file, with what can be done to it; and what that changes in the file, before it is
-    written.
+    written. A change of a file that was `seen` in another version is not shown, but said to be late.
 
     Raise InputError for an unknown mode, and for a change that makes the file invalid.
     """
-    taxonomy = load_taxonomy(FILE)
+    text = read_text(FILE)
+    taxonomy, version = taxonomy_of(text, FILE.name), version_of(text)
     mode = taxonomy.mode(query.wanted("mode"))
+    is_late = query.text("seen") not in (None, version)
     body = render(
         "mode.html",
         site,
         mode=mode,
         others=[name for name in taxonomy.names if name != mode.name],
-        preview=_preview(query) if query.text("do") else None,
+        seen=version,
+        is_late=is_late,
+        preview=_preview(query, text) if query.text("do") and not is_late else None,
         query=query,
         file=FILE.name,
     )
@@ -144,25 +142,17 @@ def mode_page(site: Site, query: Query) -> Page:
 
 
 def take_mode(store: Store, query: Query, texts: dict[str, str]) -> dict[str, Any]:
-    """Write a change that was shown into the team's file. Raise InputError if the file is another one by now."""
-    before = FILE.read_text(encoding="utf-8") if FILE.is_file() else ""
-    if texts.get("seen") != _hash(before):
-        raise InputError(f"{FILE}: changed since the change was shown: look at it again")
-    edit(FILE, _change(query), before)
+    """Write a change that was shown into the team's file. Raise ChangedError if the file is another one by now."""
+    edit(FILE, _change(query), texts.get("seen", ""))
     return {"location": Links().page("modes")}
 
 
-def _preview(query: Query) -> _Preview:
-    before = FILE.read_text(encoding="utf-8")
+def _preview(query: Query, before: str) -> Sequence[tuple[str, str]]:
+    """Return the lines of the file that a change is about, and whether each is removed, added or the same."""
     after = edited(before, _change(query), FILE.name)
     lines = unified_diff(before.splitlines(), after.splitlines(), n=3, lineterm="")
     kinds = {"-": "removed", "+": "added"}
-    shown = [(kinds.get(line[0], "same"), line) for line in [*lines][2:]]  # without the names of the files
-    return _Preview(lines=shown, seen=_hash(before))
-
-
-def _hash(text: str) -> str:
-    return sha256(text.encode()).hexdigest()
+    return [(kinds.get(line[0], "same"), line) for line in [*lines][2:]]  # without the names of the files
 
 
 def _change(query: Query) -> Change:

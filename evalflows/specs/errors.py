@@ -98,6 +98,10 @@ class NotFoundError(InputError):
     """Invalid input that names what is not in the store: an unknown id or name."""
 
 
+class ChangedError(InputError):
+    """A change of something that is not as it was shown, since others have changed it meanwhile."""
+
+
 class IncompleteError(_QuotingError):
     """The run ended before every item had its row. Finished work is kept, and the run can be resumed."""
 

@@ -4,18 +4,22 @@ A file is edited in place: comments, order, quotes and indentation stay. Not kep
 not quoted, and blanks at the ends of lines.
 """
 
+import fcntl
 import io
 import os
 import re
-from collections.abc import Callable, Sequence
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import date
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, StringConstraints, model_validator
 
-from evalflows.specs.errors import InputError
-from evalflows.specs.files import load_spec, load_text, located, make_spec
+from evalflows.specs.errors import ChangedError, InputError
+from evalflows.specs.files import load_text, located, make_spec, read_text
 
 PREFIX = "mode."
 """What the metrics of modes begin with."""
@@ -92,46 +96,83 @@ class TaxonomySpec(BaseModel, extra="forbid", frozen=True):
 
 def load_taxonomy(path: str | Path) -> TaxonomySpec:
     """Read a taxonomy (YAML). Raise InputError, in one line, if it is invalid."""
-    return load_spec(TaxonomySpec, located(path), [], wanted="modes")
+    file = located(path)
+    return taxonomy_of(read_text(file), str(file))
+
+
+def taxonomy_of(text: str, where: str) -> TaxonomySpec:
+    """Return the taxonomy that a text (YAML) has. Raise InputError, beginning with `where`, if it is invalid."""
+    return make_spec(TaxonomySpec, load_text(text, where, wanted="modes"), [], where)
+
+
+def version_of(text: str) -> str:
+    """Return what tells a file's text from others, such as from what it was before."""
+    return sha256(text.encode()).hexdigest()
 
 
 def edited(text: str, change: Change, where: str) -> str:
-    """Return the text of a taxonomy after a change. Raise InputError, beginning with `where`, if it is invalid then."""
-    from ruamel.yaml import YAML  # late: only what writes a taxonomy needs it
+    """Return the text of a taxonomy after a change.
 
+    Raise InputError, beginning with `where`, if it is invalid before or then.
+    """
+    from ruamel.yaml import YAML  # late: only what writes a taxonomy needs it
+    from ruamel.yaml.error import YAMLError
+
+    if text.strip():
+        taxonomy_of(text, where)
     yaml = YAML()
     yaml.preserve_quotes, yaml.width = True, 110
     first = re.search(r"^modes:[^\n]*\n(?:\s*#[^\n]*\n)*( *)- ", text, flags=re.MULTILINE)
     offset = len(first[1]) if first else 2
     yaml.indent(mapping=2, sequence=offset + 2, offset=offset)
-    content = yaml.load(text) if text.strip() else {"modes": []}
+    try:
+        content = yaml.load(text.replace("\r\n", "\n")) if text.strip() else {"modes": []}
+    except YAMLError as error:  # by its rules, which are not all ours
+        raise InputError(f"{where}: cannot be edited: {error}") from error
     change(content)
     stream = io.StringIO()
     yaml.dump(content, stream)
-    make_spec(TaxonomySpec, load_text(stream.getvalue(), where, wanted="modes"), [], where)
+    taxonomy_of(stream.getvalue(), where)
     return stream.getvalue()
 
 
 def edit(path: Path, change: Change, seen: str | None = None) -> tuple[str, str]:
     """Change a taxonomy's file, or write a new one. Return its text before and after.
 
-    Raise InputError, and leave the file as it is, if the file or the result is invalid or cannot be written, or if the
-    file is not as it was `seen`.
+    A symbolic link stays, and so do the file's permissions. Others who edit it wait. Raise InputError, and leave the
+    file as it is, if the file or the result is invalid or cannot be written; ChangedError if its version is not the one
+    that was `seen`.
     """
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        before = path.read_text(encoding="utf-8") if path.exists() else ""
-        if seen is not None and before != seen:
-            raise InputError(f"{path}: changed in the meantime, wanted it as it was shown; look at it again")
-        after = edited(before, change, str(path))
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            temporary.write_text(after, encoding="utf-8")
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}") from error
+        with _alone_in(target.parent):
+            before = read_text(path) if target.exists() else ""
+            if seen is not None and version_of(before) != seen:
+                raise ChangedError(f"{path}: changed since it was shown, so nothing was written")
+            after = edited(before, change, str(path))
+            try:
+                temporary.write_text(after, encoding="utf-8")
+                if target.exists():
+                    temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+                temporary.replace(target)
+            finally:
+                temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
     return before, after
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder, alone among threads and processes; of a file that is replaced, it would be lost."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # network file systems lock no folders
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def adding(modes: Sequence[ModeSpec], kind: Kind = "modes") -> Change:

@@ -116,11 +116,15 @@ def load_spec(kind: type[Spec], path: str | Path, changes: Sequence[str], *, wan
 
     Raise InputError, in one line, if the file is invalid.
     """
+    return make_spec(kind, load_text(read_text(path), str(path), wanted=wanted), changes, str(path))
+
+
+def read_text(path: str | Path) -> str:
+    """Return the text of a file (UTF-8). Raise InputError if it cannot be read."""
     try:
-        text = read_regular(Path(path)).decode("utf-8")
+        return read_regular(Path(path)).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    return make_spec(kind, load_text(text, str(path), wanted=wanted), changes, str(path))
 
 
 def load_text(text: str, where: str, *, wanted: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from difflib import unified_diff
 from html import unescape
@@ -15,6 +16,9 @@ from page_client import page_client
 from starlette.testclient import TestClient
 
 from evalflows.dashboard.app import MOST_BYTES
+from evalflows.dashboard.modes import FILE as FILE_OF_MODES
+from evalflows.specs.errors import InputError
+from evalflows.specs.failure_modes import ModeSpec, adding, edit, load_taxonomy, split
 
 HERE = {"origin": "http://127.0.0.1:4280"}
 
@@ -130,7 +134,7 @@ def test_the_file_of_modes_is_edited_as_a_person_would(
     address = f"/modes/{mode}?{asked_for}"
     page = browser.get(address).text
     assert Path("failure_modes.yaml").read_text() == FILE and "<script>x" not in page
-    (seen,) = re.findall(r'name="seen" value="(\w+)"', page)
+    (seen,) = {*re.findall(r'name="seen" value="(\w+)"', page)}
     expected = [one.replace("TODAY", f"{datetime.now(UTC):%Y-%m-%d}") for one in lines]
     changed = re.findall(r"<(?:ins|del)>(.*?)</(?:ins|del)>", page)
     assert [*map(unescape, changed)] == expected
@@ -139,8 +143,56 @@ def test_the_file_of_modes_is_edited_as_a_person_would(
     assert sent(browser, to, {"seen": seen}) == (200, "")
     written = Path("failure_modes.yaml").read_text()
     assert lines_changed(FILE, written) == expected
-    assert sent(browser, to, {"seen": seen})[1].startswith("failure_modes.yaml: changed since")
+    assert sent(browser, to, {"seen": seen}) == (
+        409,
+        "failure_modes.yaml: changed since it was shown, so nothing was written",
+    )
     assert Path("failure_modes.yaml").read_text() == written
+
+
+def test_an_edit_of_another_version_of_the_file_is_refused_with_the_page_as_it_is_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Examples are given by their places, which are others in another version."""
+    monkeypatch.chdir(tmp_path)
+    Path("failure_modes.yaml").write_text(FILE)
+    browser = page_client()
+    seen = {*re.findall(r'name="seen" value="(\w+)"', browser.get("/modes/rude").text)}
+    Path("failure_modes.yaml").write_text(FILE.replace("      - one  # from May\n", ""))
+    late = browser.get(f"/modes/rude?do=split&to=cruel&definition=x&example=0&seen={seen.pop()}").text
+    assert "failure_modes.yaml: changed since it was shown" in late and "<ins>" not in late
+    assert not seen and "from May" not in late and '> <span dir="auto">two</span>' in late
+
+
+def test_edits_at_once_are_all_kept_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("failure_modes.yaml").write_text(FILE)
+    browser = page_client()
+    (seen, *_) = re.findall(r'name="seen" value="(\w+)"', browser.get("/modes/rude").text)
+    renamed = [f"/modes/rude?do=rename&to=mode_{number}&definition=x" for number in range(12)]
+    with ThreadPoolExecutor(len(renamed)) as pool:
+        answers = [*pool.map(lambda to: sent(browser, to, {"seen": seen})[0], renamed)]
+        [*pool.map(lambda number: edit(FILE_OF_MODES, adding([mode(f"new_{number}")])), range(12))]
+    assert sorted(answers) == [200] + 11 * [409]
+    assert len(load_taxonomy(FILE_OF_MODES).names) == 2 + 12
+
+
+def test_a_link_to_the_file_of_modes_and_its_permissions_stay(tmp_path: Path) -> None:
+    file, link = tmp_path / "ours.yaml", tmp_path / "failure_modes.yaml"
+    file.write_text(FILE)
+    file.chmod(0o640)
+    link.symlink_to(file)
+    edit(link, adding([mode("new")]))
+    assert link.is_symlink() and load_taxonomy(file).names[-1] == "new" and file.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("text", ["modes: 3", "- 1", "hello", "modes: [3]", "modes: {a: b}", "a: [", "\0"])
+def test_an_unexpected_file_of_modes_is_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "failure_modes.yaml").write_text(text)
+    for change in (adding([mode("new")]), split("late", "x", "y", [0])):
+        with pytest.raises(InputError, match=r"failure_modes\.yaml: (modes|got|not YAML)"):
+            edit(tmp_path / "failure_modes.yaml", change)
+    assert (tmp_path / "failure_modes.yaml").read_text() == text
 
 
 @pytest.mark.parametrize(
@@ -163,6 +215,10 @@ def test_a_wrong_edit_of_the_file_of_modes_is_one_line(
     browser = page_client()
     answer = browser.get(f"/modes/{asked_for}")
     assert answer.status_code == 400 and said in answer.text, answer.text
+
+
+def mode(name: str) -> ModeSpec:
+    return ModeSpec(name=name, definition="It is new.")
 
 
 def lines_changed(before: str, after: str) -> list[str]:

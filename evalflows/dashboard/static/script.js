@@ -268,7 +268,7 @@ async function post(address, content, type = "application/json") {
       body: type === "application/json" ? JSON.stringify(content) : content,
     });
     const told = await answer.json().catch(() => ({}));
-    return answer.ok ? told : { failed: told.error ?? `Not stored: status ${answer.status}` };
+    return answer.ok || answer.status === 409 ? told : { failed: told.error ?? `Not stored: status ${answer.status}` };
   } catch {
     return { failed: "Not stored: the dashboard does not answer, or the file cannot be read." };
   }
@@ -281,7 +281,8 @@ function say(status, text, isProblem) {
 
 // A form with `data-post` is sent as JSON, to that address or, if it has no slash, below the page's own. With
 // `data-file`, its file is sent, and the rest in the address. What was stored is shown: where it is now, in a sentence,
-// or by this page anew. Attributes are read by name: a field of that name would stand in for `form.dataset`.
+// or by this page anew; so is what others have changed since this page was made (409). Attributes are read by name: a
+// field of that name would stand in for `form.dataset`.
 const sent = new WeakSet();
 document.addEventListener("submit", async (event) => {
   const form = event.target.closest("form[data-post]");

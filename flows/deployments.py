@@ -25,6 +25,7 @@ from evalflows.prefect_server import DENIED, access_denied, server_access
 from evalflows.specs.comparison import load_comparison
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import load_experiment
+from evalflows.specs.files import LimitedLoader
 from evalflows.specs.permitted import DEPLOYED_FROM
 from evalflows.specs.retention import load_retention
 from evalflows.specs.traces import load_trace_evaluation
@@ -96,7 +97,7 @@ def prefect_file(folder: Path) -> PrefectFile:
     """Read the prefect.yaml of a folder. Raise InputError if it is missing, not valid, or has no deployment of ours."""
     path = folder / "prefect.yaml"
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), LimitedLoader)
         deployments = [dict(deployment) for deployment in content["deployments"]]
         file = PrefectFile(path, {**content, "deployments": [d for d in deployments if _is_ours(d)]})
         names, _ = file.deployments, file.pools

@@ -27,8 +27,8 @@ _SCALARS = (
 )
 """What is not text: the kind, its pattern, and its first characters."""
 
-MAX_VALUES = 1_000_000
-"""Most values of a spec file."""
+MAX_CHARACTERS, MAX_VALUES = 2_000_000, 100_000
+"""Most characters of a text in YAML, and most values, with those that aliases and merges repeat."""
 
 Spec = TypeVar("Spec", bound=BaseModel)
 
@@ -84,8 +84,33 @@ def unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-class SpecLoader(yaml.SafeLoader):
-    """YAML's safe loader, with YAML 1.2's rules of what is text: `no`, `on`, `12:30`, `010` and dates are what stands
+class TooLargeError(yaml.YAMLError):
+    """A text in YAML with more than anybody writes, which would take minutes or all memory."""
+
+
+class LimitedLoader(yaml.SafeLoader):
+    """YAML's safe loader. Raise TooLargeError before a text is parsed, or before values are made of it."""
+
+    def __init__(self, text: str) -> None:
+        if len(text) > MAX_CHARACTERS:
+            raise TooLargeError(f"got {len(text):,} characters, wanted at most {MAX_CHARACTERS:,}")
+        super().__init__(text)
+        self._n_values = 0
+        self._sizes: dict[str, int] = {}  # the values of each anchor
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        before, anchor = self._n_values, self.peek_event().anchor  # type: ignore[no-untyped-call]
+        is_alias = self.check_event(yaml.AliasEvent) and anchor in self.anchors
+        self._n_values += self._sizes.get(anchor, MAX_VALUES) if is_alias else 1  # an anchor without a size is open
+        if self._n_values > MAX_VALUES:
+            raise TooLargeError(f"got more than {MAX_VALUES:,} values, or an alias that contains itself")
+        node = super().compose_node(parent, index)
+        self._sizes[anchor] = self._n_values - before
+        return node
+
+
+class SpecLoader(LimitedLoader):
+    """The limited loader, with YAML 1.2's rules of what is text: `no`, `on`, `12:30`, `010` and dates are what stands
     there. Raise ConstructorError for a key that repeats in a mapping, except through a merge."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -131,27 +156,13 @@ def load_text(text: str, where: str, *, wanted: str) -> dict[str, Any]:
     """Return the fields of a spec's text (YAML). Raise InputError, beginning with `where`, if it has none."""
     try:
         content = yaml.load(text, SpecLoader)
+    except TooLargeError as error:
+        raise InputError(f"{where}: {error}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # an invalid date raises ValueError
         raise InputError(f"{where}: not YAML: {' '.join(str(error).split())}") from error
-    if _is_too_large(content):
-        raise InputError(f"{where}: got more than {MAX_VALUES:,} values, or an alias that contains itself")
     if not isinstance(content, dict):
         raise InputError(f"{where}: got {type(content).__name__}, wanted a mapping with {wanted}")
     return content
-
-
-def _is_too_large(content: Any) -> bool:
-    """Return whether a spec has more than MAX_VALUES values: aliases repeat what they name, and could contain
-    themselves."""
-    pending, count = [content], 0
-    while pending and count <= MAX_VALUES:
-        value = pending.pop()
-        count += 1
-        if isinstance(value, dict):
-            pending += value.values()
-        elif isinstance(value, list):
-            pending += value
-    return count > MAX_VALUES
 
 
 def change_spec(spec: Spec, changes: Sequence[str], where: str) -> Spec:

@@ -19,7 +19,13 @@ BOMB = "metadata:\n  a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"  {name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
     for before, name in zip("abcdefgh", "bcdefghi", strict=True)
 )
-GROWS = "got more than 1,000,000 values, or an alias that contains itself"
+MERGES = "metadata:\n  a0: &a0 {k: 1}\n" + "".join(
+    f"  a{number}: &a{number} {{<<: [*a{number - 1}, *a{number - 1}]}}\n" for number in range(1, 40)
+)
+WIDE = f"metadata:\n  a: &a {{{', '.join(f'k{number}: 1' for number in range(2000))}}}\n" + "".join(
+    f"  m{number}: {{<<: *a}}\n" for number in range(2000)
+)
+GROWS = "got more than 100,000 values, or an alias that contains itself"
 NO_MAPPING = "wanted a mapping with name, dataset, targets, evaluators"
 
 
@@ -29,6 +35,8 @@ NO_MAPPING = "wanted a mapping with name, dataset, targets, evaluators"
         *((text, "not YAML: ") for text in ("name: [1, 2", "name: 'open", "a: b: c", "\tname: x", "name: \x00")),
         *((text, f"got {got}, {NO_MAPPING}") for text, got in (("- a: x\n", "list"), ("", "NoneType"), ("7", "int"))),
         *((BASE + more, GROWS) for more in (BOMB, "metadata: &m {self: *m}\n", "metadata: {list: &l [*l]}\n")),
+        *((BASE + more, GROWS) for more in (MERGES, WIDE, f"tags: [{'a, ' * 100_000}]\n")),
+        (BASE + f"tags: [{'a, ' * 700_000}]\n", "got 2,100,139 characters, wanted at most 2,000,000"),
         (BASE + "name: b\n", "not YAML: got the key 'name' twice in "),
         (BASE + "repetition: 3\n", "repetition: no such field"),
         (None, "cannot be read: No such file or directory"),

@@ -550,12 +550,13 @@ class _Batch:
     """The rows of some entries."""
 
     telemetry: Telemetry = field(default_factory=Telemetry)
-    size: int = 0  # of the entries
+    size: int = 0  # of the entries, and of what rows repeat
 
     def add(self, more: Telemetry) -> None:
         self.telemetry.observations.extend(more.observations)
         self.telemetry.scores.extend(more.scores)
         self.telemetry.labels.extend(more.labels)
+        self.size += sum(len(row.resource or "") + len(row.scope or "") for row in more.observations)
 
     def write(self, store: Store) -> None:
         telemetry = self.telemetry

@@ -32,6 +32,7 @@ from evalflows.analysis.review import give_label, question_about
 from evalflows.dashboard.compare import compare_example_page, compare_page, compare_slices_page
 from evalflows.dashboard.comparisons import comparisons_page
 from evalflows.dashboard.dataset_changes import (
+    SentFile,
     dataset_example_page,
     take_example,
     take_file,
@@ -209,7 +210,13 @@ class Taken:
         query = Query.of(request.query_params.multi_items(), request.path_params)
         try:
             sent = await self.read(request)
-            return JSONResponse(await self.making.run(lambda _: self.take(self.store, query, sent)))
+            if isinstance(sent, bytes):  # reading a file may take long
+                taken = await self.making.run(
+                    lambda stop: self.take(self.store, query, SentFile(sent, stop)), request.receive
+                )
+            else:
+                taken = await self.making.run(lambda _: self.take(self.store, query, sent))
+            return JSONResponse(taken)
         except NotFoundError as error:
             return JSONResponse({"error": str(error)}, 404)
         except ChangedError as error:

@@ -24,6 +24,7 @@ from evalflows.store.queries.incidents import find_incident, worst_items
 from evalflows.store.queries.traces import observations_of_trace
 from evalflows.store.records import ExampleRow, from_json
 from evalflows.store.snapshots import current_snapshot, load_snapshot, to_examples
+from evalflows.store.stop import Stop
 from evalflows.store.store import Store
 
 LONGEST = 200
@@ -123,7 +124,15 @@ def _column(column: str, texts: Texts) -> Any:
     return parse_json(text.encode(errors="surrogatepass"), column) if text.strip() else None
 
 
-def take_file(store: Store, query: Query, content: bytes) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class SentFile:
+    """A file that was sent, and what ends its reading when the client goes."""
+
+    content: bytes
+    stop: Stop
+
+
+def take_file(store: Store, query: Query, sent: SentFile) -> dict[str, Any]:
     """Store the rows of a file as a new version of a dataset, or as a dataset; the address says how they are read."""
     file, by = _short(query, "file"), persons_name(query.text("by"))
     name = _short(query, "dataset")
@@ -131,7 +140,7 @@ def take_file(store: Store, query: Query, content: bytes) -> dict[str, Any]:
     if inputs is None and (reference or identity):
         raise InputError("reference and id: wanted the columns of the inputs too")
     columns = None if inputs is None else ExampleColumns.named(inputs, reference, identity)
-    examples = sent_examples(content, file, columns)
+    examples = sent_examples(sent.content, file, columns, sent.stop)
     with _changing:
         replace = query.text("replace") is not None
         made = add_examples(store, name, examples, source=f"{file}, uploaded by {by}", replace=replace)

@@ -24,7 +24,8 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.files import check_regular, located, unique_object
 from evalflows.specs.values import is_blank, stored_row
-from evalflows.store.arrow import pa, pq
+from evalflows.store.arrow import pa, pc, pq
+from evalflows.store.stop import Stop, StoppedError
 
 Numbered = Iterator[tuple[int, dict[str, Any]]]
 
@@ -59,6 +60,48 @@ _LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 ROWS_AT_ONCE = 2_000
 """Rows of a Parquet file that are Python objects at a time."""
 
+SENT_ROWS, SENT_COLUMNS, SENT_CELLS = 200_000, 1_000, 2_000_000
+"""Most rows, columns, and cells or values of a file that was sent."""
+SENT_UNPACKED = 256 << 20
+"""Bytes that a Parquet file which was sent may unpack to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A file that was sent: read within limits, and until nobody waits for it. A small one may stand for much."""
+
+    name: str
+    stop: Stop
+
+    def check(self, rows: int, columns: int, cells: int) -> None:
+        """Raise InputError for more than allowed, and StoppedError if nobody waits any more."""
+        if rows > SENT_ROWS or columns > SENT_COLUMNS or cells > SENT_CELLS:
+            most = f"{SENT_ROWS:,} rows, {SENT_COLUMNS:,} columns and {SENT_CELLS:,} values"
+            raise InputError(f"{self.name}: got too much, wanted at most {most}")
+        if self.stop.is_set():
+            raise StoppedError
+
+    def rows(self, rows: Numbered) -> Numbered:
+        """Yield rows as long as they are within the limits."""
+        cells = 0
+        for count, (number, row) in enumerate(rows, start=1):
+            cells += len(row)
+            self.check(count, len(row), cells)
+            yield number, row
+
+    def parquet(self, file: BinaryIO) -> pq.ParquetFile:
+        """Open a Parquet file within what its footer says; a text that its cells repeat is read once."""
+        footer = pq.read_metadata(file)
+        groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+        chunks = [group.column(number) for group in groups for number in range(footer.num_columns)]
+        self.check(footer.num_rows, footer.num_columns, sum(chunk.num_values for chunk in chunks))
+        self.check_unpacked(sum(group.total_byte_size for group in groups))
+        return pq.ParquetFile(file, read_dictionary=sorted({chunk.path_in_schema for chunk in chunks}))
+
+    def check_unpacked(self, size: int) -> None:
+        if size > SENT_UNPACKED:
+            raise InputError(f"{self.name}: got more than {SENT_UNPACKED >> 20} MB unpacked, wanted at most that")
+
 
 def read_rows(path: str | os.PathLike[str]) -> Numbered:
     """Yield the rows of a .jsonl, .json, .csv or .parquet file, optionally gzipped (.gz), with their numbers.
@@ -78,20 +121,27 @@ def read_rows(path: str | os.PathLike[str]) -> Numbered:
         raise InputError(f"{path}: cannot be read: {error}") from error
 
 
-def rows_in(content: bytes, name: str) -> Numbered:
-    """Yield the rows of a file that was sent, with their numbers, as `read_rows` does; its name tells the format."""
+def rows_in(content: bytes, name: str, stop: Stop) -> Numbered:
+    """Yield the rows of a file that was sent, with their numbers, as `read_rows` does; its name tells the format.
+
+    Raise StoppedError once nobody waits for them.
+    """
     if (ending := Path(name).suffix.lower()) not in READERS:
         raise InputError(f"{name}: got {ending or 'no suffix'}, wanted one of {', '.join(READERS)}")
+    sent = Sent(name, stop)
+    if ending not in (".parquet", ".csv"):
+        sent.check(0, 0, sum(map(content.count, (b",", b"[", b"{"))) // 2)  # before they are objects
     try:
-        yield from rows_of(io.BytesIO(content), ending, name)
+        yield from rows_of(io.BytesIO(content), ending, name, sent)
     except (EOFError, ValueError, OverflowError) as error:
         raise InputError(f"{name}: cannot be read: {error}") from error
 
 
-def rows_of(file: BinaryIO, ending: str, where: str) -> Numbered:
+def rows_of(file: BinaryIO, ending: str, where: str, sent: Sent | None = None) -> Numbered:
     """Yield the rows of an open file with their numbers, as `read_rows` does. `ending` is a key of READERS."""
     text = file if ending == ".parquet" else in_utf8(file, where)
-    return filled_rows(READERS[ending](text, where), where)
+    rows = READERS[ending](text, where, sent)
+    return filled_rows(rows if sent is None else sent.rows(rows), where)
 
 
 def filled_rows(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Numbered:
@@ -268,14 +318,14 @@ def _object(value: Any, where: str) -> dict[str, Any]:
     return value
 
 
-def _from_jsonl(file: BinaryIO, where: str) -> Numbered:
+def _from_jsonl(file: BinaryIO, where: str, sent: Sent | None = None) -> Numbered:
     """Read JSONL; a JSON document under its name, in one line or several, is read too."""
     first = [line.strip() for line in _first_lines(file)]
     is_document = first[:1] in ([b"{"], [b"["], [b"[{"]) or (len(first) == 1 and first[0].startswith(b"["))
     return _from_json(file, where) if is_document else read_lines(file, where)
 
 
-def _from_json(file: BinaryIO, where: str) -> Numbered:
+def _from_json(file: BinaryIO, where: str, sent: Sent | None = None) -> Numbered:
     """Read a JSON document; JSONL, or objects one after the other, are read too."""
     first = _first_lines(file)
     if len(first) == 2 and _is_object(first[0]):
@@ -354,11 +404,12 @@ class _Layout:
     padded: bool  # whether a blank follows each delimiter
 
 
-def _from_csv(file: BinaryIO, where: str) -> Numbered:
+def _from_csv(file: BinaryIO, where: str, sent: Sent | None) -> Numbered:
     """Read CSV. An empty cell is null. The cells of a column in STRUCTURED are JSON if all of them are."""
     csv.field_size_limit(LARGEST_CELL)
     layout = _layout(file)
-    structured = _json_columns(_cells(file, layout, where), where)
+    cells = _cells(file, layout, where)
+    structured = _json_columns(cells if sent is None else sent.rows(cells), where)
     file.seek(0)
     noted = set[str]()
     for number, row in _cells(file, layout, where):
@@ -487,12 +538,15 @@ class _Lines:
                 yield piece
 
 
-def _from_parquet(file: BinaryIO, where: str) -> Numbered:
-    number = 0
+def _from_parquet(file: BinaryIO, where: str, sent: Sent | None) -> Numbered:
+    number, unpacked = 0, 0
     try:
-        parquet = pq.ParquetFile(file)
+        parquet = pq.ParquetFile(file) if sent is None else sent.parquet(file)
         names = _columns(parquet.schema_arrow, where)
         for batch in parquet.iter_batches(ROWS_AT_ONCE, columns=names):
+            if sent is not None:
+                unpacked += sum(map(_unpacked, batch.columns))
+                sent.check_unpacked(unpacked)
             for row in batch.to_pylist(maps_as_pydicts="strict"):
                 number += 1
                 yield number, stored_row(row, f"{where}:{number}")
@@ -500,6 +554,19 @@ def _from_parquet(file: BinaryIO, where: str) -> Numbered:
         raise InputError(f"{where}: not Parquet: {' '.join(str(error).split())}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{where}:{number + 1}: not UTF-8: {error.reason}") from error
+
+
+def _unpacked(values: pa.Array) -> int:
+    """Return the bytes of values once each that repeats a text has it as its own."""
+    if pa.types.is_dictionary(values.type) and not pa.types.is_primitive(values.type.value_type):
+        return pc.sum(pc.binary_length(values.dictionary).take(values.indices)).as_py() or 0
+    if pa.types.is_struct(values.type):
+        return sum(map(_unpacked, values.flatten()))
+    if pa.types.is_fixed_size_list(values.type):
+        return _unpacked(values.flatten())
+    if pa.types.is_nested(values.type):  # a list or a map
+        return _unpacked(values.values[values.offsets[0].as_py() : values.offsets[-1].as_py()])
+    return int(values.nbytes)
 
 
 def _columns(schema: pa.Schema, where: str) -> list[str]:
@@ -511,7 +578,7 @@ def _columns(schema: pa.Schema, where: str) -> list[str]:
     return [name for name in schema.names if name not in index]
 
 
-READERS: dict[str, Callable[[BinaryIO, str], Numbered]] = {
+READERS: dict[str, Callable[[BinaryIO, str, Sent | None], Numbered]] = {
     ".jsonl": _from_jsonl,
     ".ndjson": _from_jsonl,
     ".json": _from_json,

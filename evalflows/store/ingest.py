@@ -19,6 +19,7 @@ from evalflows.store.file_formats import Numbered, filled_rows, read_rows, rows_
 from evalflows.store.known_files import key_of, known_snapshot, note_snapshot
 from evalflows.store.records import FINAL
 from evalflows.store.snapshots import Examples, current_snapshot, freeze, load_snapshot, make_current, to_examples
+from evalflows.store.stop import Stop
 from evalflows.store.store import Store
 
 
@@ -68,9 +69,12 @@ def load_dataset(store: Store, spec: DatasetSpec, *, final: bool = False) -> Loa
     return LoadedDataset(name=name, source=source, examples=examples, key=key, **selection._asdict())
 
 
-def sent_examples(content: bytes, file: str, columns: ExampleColumns | None) -> Examples:
-    """Return the examples of a file that was sent. Raise InputError, with its name and the row, for a wrong one."""
-    return to_examples(_mapped(rows_in(content, file), columns, None, file), file)
+def sent_examples(content: bytes, file: str, columns: ExampleColumns | None, stop: Stop) -> Examples:
+    """Return the examples of a file that was sent.
+
+    Raise InputError, with its name and the row, for a wrong one, and StoppedError once nobody waits for them.
+    """
+    return to_examples(_mapped(rows_in(content, file, stop), columns, None, file), file)
 
 
 def find_snapshot(store: Store, reference: str) -> str:

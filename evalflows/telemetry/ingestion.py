@@ -63,7 +63,7 @@ class Ingested:
         type_ = str(record.get("type") or kind.rpartition("-")[0]).upper()
         start = {"startTime": record["timestamp"]} if identity not in self._made else {}
         given = {name: value for name, value in record.items() if value is not None and name != "timestamp"}
-        self._made[identity] = {**self._made.get(identity, {}), **start, **given, "type": type_}
+        self._made.setdefault(identity, {}).update(start | given | {"type": type_})
 
     def _add(self, add: Callable[[Telemetry, Mapping[str, Any]], None], record: dict[str, Any], identity: str) -> None:
         try:

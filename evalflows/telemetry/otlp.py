@@ -35,6 +35,8 @@ BODY = "body"
 """The attribute under which a log record's body is stored."""
 OF_NO_SPAN = b"1" * 8
 """The id of a span in place of that of a result that is about a whole trace."""
+MOST_REPEATED = 64 << 20
+"""Characters of resources and scopes of a request as rows have them: each row those of its own."""
 TIME = "time_unix_nano"
 """The attribute with a log record's time in ns: records of one model call often share a microsecond."""
 
@@ -193,13 +195,21 @@ def _spans(request: Any) -> Iterator[tuple[Any, Json | None, str | None]]:
 
 
 def _items(request: Any, groups: str, scopes: str, items: str) -> Iterator[tuple[Any, Json | None, str | None]]:
-    """Yield the spans or log records of a request, each with its resource and the name of its scope."""
+    """Yield the spans or log records of a request, each with its resource and the name of its scope.
+
+    Raise InputError if many have long ones.
+    """
+    repeated = 0
     for group in getattr(request, groups, ()):
         attributes = attributes_of(group.resource.attributes) if group.resource else {}
         resource = to_json(attributes, mend=True) if attributes else None
         for scoped in getattr(group, scopes):
             scope = scoped.scope.name or None if scoped.scope else None
             for item in getattr(scoped, items):
+                repeated += len(resource or "") + len(scope or "")
+                if repeated > MOST_REPEATED:
+                    got = f"more than {MOST_REPEATED >> 20} MB of resources and scopes, counted for each of the {items}"
+                    raise InputError(f"got {got}, wanted at most that; send smaller batches")
                 yield item, resource, scope
 
 

@@ -9,16 +9,20 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlsplit
 from urllib.request import urlopen
 
 import pytest
 from dashboards import started
 from production import produce, trace
+from starlette.requests import Request
 from starlette.types import Message
 
 import evalflows.dashboard.app
-from evalflows.dashboard.app import application
+from evalflows.dashboard.app import Taken, _file_content, application
+from evalflows.dashboard.dataset_changes import SentFile
+from evalflows.dashboard.links import PAGE_PROOF, Proofs
 from evalflows.dashboard.making import BusyError, Making
 from evalflows.dashboard.rendering import Page, Query, Site
 from evalflows.store.stop import Stop, StoppedError
@@ -39,6 +43,29 @@ async def gone() -> Message:
     """A client that goes after a moment."""
     await asyncio.sleep(0.05)
     return {"type": "http.disconnect"}
+
+
+def test_a_file_is_read_until_its_client_goes() -> None:
+    ended = list[str]()
+
+    async def sent() -> None:
+        messages: list[Message] = [{"type": "http.request", "body": b"rows"}]
+        headers = [(PAGE_PROOF.encode(), proofs.of_page.encode()), (b"content-type", b"application/octet-stream")]
+        scope = {"type": "http", "method": "POST", "path": "/datasets", "query_string": b"", "headers": headers}
+
+        async def receive() -> Message:
+            return messages.pop() if messages else await gone()
+
+        await taken.answer(Request(scope, receive))
+
+    def take(store: Store, query: Query, sent: SentFile) -> dict[str, Any]:
+        ended.append(wait(sent.stop))
+        return {}
+
+    proofs = Proofs()
+    taken = Taken(Store(), _file_content, take, Making(), proofs)
+    asyncio.run(sent())
+    assert ended == ["stopped"]
 
 
 async def stays() -> Message:

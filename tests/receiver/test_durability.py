@@ -77,6 +77,18 @@ def test_rows_that_were_written_but_not_removed_from_the_journal_are_not_doubled
     assert names(store) == ["a"]
 
 
+def test_what_rows_repeat_of_their_requests_counts_for_what_is_written_at_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(receiver, "BYTES_AT_ONCE", 100_000)
+    spans = (span("a", span_id=f"{number:016x}") for number in range(1, 100))
+    body = traces(*spans, resource={"host": "x" * 1000}).SerializeToString()
+    journal = Journal(folder)
+    journal.write([Entry("traces", "protobuf", body)] * 3)
+    assert len(body) < 10_000 and (taken := journal.take()) is not None
+    assert [batch.telemetry.n_rows for batch in receiver._batches(taken)] == [99, 99, 99]
+
+
 @pytest.mark.parametrize("kept", [1, 7, 8, 20, 39])
 def test_a_torn_end_was_answered_to_nobody(kept: int, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal = Journal(folder)

@@ -16,7 +16,7 @@ from otlp_requests import START, in_json, logs, record, span, traces
 
 from evalflows.receiver import Limits
 from evalflows.store.store import Store
-from evalflows.telemetry import elements
+from evalflows.telemetry import elements, otlp
 
 KB = 1 << 10
 
@@ -149,6 +149,20 @@ def test_a_bomb_is_refused_when_it_has_grown_to_the_limit(kind: str, served: Cal
         assert len(bomb) < 100 * KB
         status, reason = client.refusal(bomb, kind, content_encoding="gzip")
     assert (status, reason.startswith("got a body of more than 102400 bytes after decompression")) == (413, True)
+
+
+@pytest.mark.parametrize("kind", [PROTOBUF, JSON])
+def test_a_resource_that_is_long_for_its_many_spans_is_refused(
+    kind: str, client: Client, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row has the resource of its own: a request of 19 KB took more than a gigabyte."""
+    monkeypatch.setattr(otlp, "MOST_REPEATED", 10 * KB)
+    for n_spans, status in ((11, 400), (9, 200)):
+        spans = (span("a", span_id=f"{number:016x}") for number in range(1, n_spans + 1))
+        request = traces(*spans, resource={"host": "x" * KB})
+        body = request.SerializeToString() if kind == PROTOBUF else in_json(request)
+        assert client.post(gzip.compress(body), kind, content_encoding="gzip").status_code == status
+    assert stored(client, store) == ["a"] * 9
 
 
 @pytest.mark.parametrize("kind", [PROTOBUF, JSON])

@@ -17,6 +17,7 @@ import resource
 import signal
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -39,6 +40,9 @@ MOST_CONNECTIONS = 1000
 """Connections at once, or half of the files that the process may open if that is less. One client may have half."""
 ACCEPTED_AT_ONCE = 100
 """Connections that are accepted before the first of them is looked at. Each is an open file."""
+
+WHOLE = 3
+"""How far a request has arrived of which nothing is waited for."""
 
 OURS = ("same-origin", "none")
 """Values of Sec-Fetch-Site for requests of our own pages, and of the person: an address typed, or a bookmark."""
@@ -126,8 +130,8 @@ def server_of(application: Starlette, grace_s: int, stop: Callable[[], None] | N
 class _Connection(H11Protocol):
     """A connection whose requests must arrive in time.
 
-    One more than allowed takes the place of the one that has kept the server waiting for longest, of the same client if
-    that has too many. So those who send nothing, or half of a request, keep nobody out.
+    One more than allowed takes the place of one that keeps the server waiting, of the same client if that has too many.
+    So those who send nothing, or half of a request, keep nobody out, even of their own address, which may be a proxy's.
     """
 
     client_network: str
@@ -176,8 +180,10 @@ class _Connection(H11Protocol):
 
     @property
     def in_request(self) -> int:
-        """How far a request has arrived: 0 if its headers have not, 1 if they have, 2 if it has whole."""
-        return {h11.IDLE: 0, h11.SEND_BODY: 1}.get(self.conn.their_state, 2)
+        """How far a request has arrived: 0 if nothing, 1 if a part of its headers, 2 if these have whole, or WHOLE."""
+        if self.conn.their_state is h11.IDLE:
+            return 1 if self.conn.trailing_data[0] else 0
+        return 2 if self.conn.their_state is h11.SEND_BODY else WHOLE
 
     def _within(self, seconds: float | None, late: Callable[[], None] | None = None) -> None:
         """Call `late` after that time, in place of what was to be called before; None for nothing."""
@@ -204,8 +210,14 @@ def _network(client: str) -> str:
 
 
 def _end_one_of(connections: list[_Connection], problem: str) -> None:
-    """End the connection that has kept the server waiting for longest; the newest if all others are being answered."""
-    waiting = min(connections, key=lambda connection: (connection.in_request, connection.waiting_since))
+    """End the oldest of the connections that wait for the same part of a request, of which there are most.
+
+    So a flood of one kind ends itself, and not who has just connected or has long been sending. If all others are being
+    answered, end the newest.
+    """
+    counts = Counter(connection.in_request for connection in connections)
+    counts[WHOLE] = 0
+    waiting = min(connections, key=lambda connection: (-counts[connection.in_request], connection.waiting_since))
     logging.getLogger("uvicorn.error").warning("too many connections: %s; those that send nothing are ended", problem)
     waiting.connections.discard(waiting)
     waiting.transport.abort()

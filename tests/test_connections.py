@@ -127,6 +127,27 @@ def test_connections_that_send_nothing_keep_nobody_out(
     ]
 
 
+def test_half_bodies_keep_out_nobody_of_their_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a proxy, those who have only just connected come from the same address."""
+    for name in ("HEAD_S", "REQUEST_S", "IDLE_S"):
+        monkeypatch.setattr(serving, name, 20)
+    monkeypatch.setattr(serving, "MOST_CONNECTIONS", 40)
+
+    async def trial(connect: Connect) -> None:
+        half = [await connect(HEAD + b"\r\nab") for _ in range(30)]
+        await asyncio.sleep(0.05)
+        others = [await connect(b"") for _ in range(5)]
+        half += [await connect(HEAD + b"\r\nab") for _ in range(5)]
+        await asyncio.sleep(0.05)
+        for reader, writer in others:
+            writer.write(HEAD + b"\r\nabcde")
+            assert (await reader.read(13)) == b"HTTP/1.1 200 "
+        ended = [reader.at_eof() or reader.exception() is not None for reader, _ in half]
+        assert ended == [True] * 20 + [False] * 15, "the oldest"
+
+    served(trial)
+
+
 def test_addresses_of_one_network_of_ipv6_are_one_client() -> None:
     named = {serving._network(address) for address in ("2001:db8::1", "2001:db8::ffff", "2001:db8:0:0:9::1")}
     assert named == {"2001:db8::/64"}

@@ -254,7 +254,7 @@ class ObjectLease:
         """Write the lease in place of the version that was read. Return whether this process has it then."""
         if self._fs.honours_conditions():
             self._version = self._fs.put_if(self._path, to_bytes(own), self._version)
-            return self._version is not None or self._is_own(own)  # a repeated request refuses what it has written
+            return self._version is not None
         self._fs.pipe_file(self._path, to_bytes(own))
         time.sleep(SETTLE_S)
         return self._is_own(own)

@@ -49,6 +49,7 @@ LEFT_S = 86_400.0
 """The age of a temporary file of which its process has died."""
 
 Written = TypeVar("Written")
+Answer = TypeVar("Answer")
 
 MANIFESTS = "manifests"
 """The folder that readers need not list."""
@@ -57,6 +58,9 @@ LISTED = 1000
 
 CREATED_BYTES = 64 << 20
 """The size of a file up to which it is created only if there is none: such an upload is one request, from memory."""
+REPEATS, REPEATED_S = 5, 10.0
+"""How often something is asked for whose answer breaks off, and within which time: less than requests are retried if
+the server does not answer at all."""
 _NO_VERSION = '"00000000000000000000000000000000"'
 
 
@@ -371,7 +375,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
         is_new = not replaces and file is not None and file.state == "open" and copy.stat().st_size <= CREATED_BYTES
         if not (is_new and self._is_conditional):
             self._put(path, copy)
-        elif self.put_if(path, data := copy.read_bytes(), None) is None and self.read(path)[0] != data:
+        elif self.put_if(path, copy.read_bytes(), None) is None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
         with suppress(FileNotFoundError), self.mirror.lock():
             self.mirror.keep(self._key(path), copy, self._version(self.info(path)))
@@ -381,7 +385,11 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
         mode: PutMode = "create" if version is None else {"e_tag": version}
         try:
             return self._put(path, value, mode=mode)
-        except FileExistsError:
+        except FileExistsError:  # perhaps what this request has written, if its answer was lost and it was repeated
+            with suppress(FileNotFoundError):
+                there, its_version = self.read(path)
+                if there == value:
+                    return its_version
             return None
 
     def rm_file(self, path: str) -> None:
@@ -389,8 +397,9 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
 
     def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None) -> None:
         paths = [entry["name"] for entry in self._list(path)] if recursive else [path]
+        keys = [self._key(path) for path in paths]
         with one_line_errors(path):
-            obstore.delete(self._objects, [self._key(path) for path in paths])  # no request for none
+            _repeat(lambda: obstore.delete(self._objects, keys))  # no request for none
         for removed in paths:
             self._known.pop(removed, None)
 
@@ -401,7 +410,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
 
     def cp_file(self, path1: str, path2: str, **_: Any) -> None:
         with one_line_errors(path1):
-            obstore.copy(self._objects, self._key(path1), self._key(path2))
+            _repeat(lambda: obstore.copy(self._objects, self._key(path1), self._key(path2)))
 
     def honours_conditions(self) -> bool:
         """Return whether the server creates and replaces objects conditionally, as one probe per process and root
@@ -415,7 +424,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
         self._put(path, b"1")  # what fails here is not about conditions
         try:
             refused = [self.put_if(path, b"2", None), self.put_if(path, b"2", _NO_VERSION)] == [None, None]
-            return refused and self.put_if(path, b"2", self.read(path)[1]) is not None
+            return refused and self.put_if(path, b"3", self.read(path)[1]) is not None
         except (OSError, StorageError):
             self.read(path)  # if it answers this, it knows no conditions
             return False
@@ -431,7 +440,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
         """Return the objects below a path; of the folder `without`, which may have thousands, not all."""
         key, below = self._key(path), f"{path.rstrip('/')}/"
         with one_line_errors(path):
-            entries = [self._entry(item) for item in self._objects_below(key, without)]
+            entries = _repeat(lambda: [self._entry(item) for item in self._objects_below(key, without)])
         names = {entry["name"] for entry in entries}
         for name in [name for name in [*self._known] if name.startswith(below) and name not in names]:
             self._known.pop(name, None)
@@ -473,6 +482,18 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
 
     def _key(self, path: str) -> str:
         return path.removeprefix(self.root).strip("/")
+
+
+def _repeat(ask: Callable[[], Answer]) -> Answer:
+    """Return an answer; ask again if it breaks off. What is asked for must be the same when it is done twice."""
+    began, number = time.monotonic(), 0
+    while True:
+        try:
+            return ask()
+        except exceptions.GenericError:
+            number += 1
+            if number == REPEATS or time.monotonic() - began > REPEATED_S:
+                raise
 
 
 def _parents(name: str, root: str) -> Iterator[str]:

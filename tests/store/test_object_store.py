@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_s3 import FakeS3, fake_s3
+from fake_s3 import FakeS3, Faults, fake_s3
 
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store import doctor, file_systems, leases, object_store
@@ -238,6 +238,53 @@ def test_without_conditions_one_process_may_write(
     assert capfd.readouterr().err == "", "it is said once"
     store.filesystem.writer.release()
     assert not [key for key in unconditional.objects if "/leases/" in key]
+
+
+# Answers that break off, or are lost
+
+
+@pytest.fixture
+def faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What happens to the next answers of the server."""
+    next_ones = list[str]()
+    monkeypatch.setattr(Faults, "draw", lambda _: next_ones.pop(0) if next_ones else "none")
+    with fake_s3(honours=True) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
+        yield next_ones
+
+
+def test_what_may_be_asked_for_again_is_if_its_answer_breaks_off(faults: list[str]) -> None:
+    files, folder = Store("s3://evals/x").filesystem, "s3://evals/x/made"
+    for name in "abc":
+        files.pipe_file(f"{folder}/{name}", name.encode())
+    for ask in (
+        lambda: files.cp_file(f"{folder}/a", f"{folder}/d"),
+        lambda: files.rm(f"{folder}/b"),
+        lambda: files.rm(f"{folder}/c"),
+        lambda: files.find(folder),
+        lambda: files.read(f"{folder}/d"),
+    ):
+        faults += ["torn"] * 3
+        ask()
+        assert not faults
+    assert files.find(folder) == [f"{folder}/a", f"{folder}/d"] and files.read(f"{folder}/d")[0] == b"a"
+    faults += ["torn"] * 5
+    with pytest.raises(StorageError, match=rf"^{folder}: "):
+        files.find(folder)
+
+
+def test_a_condition_is_not_taken_for_broken_by_a_request_whose_own_answer_was_lost(faults: list[str]) -> None:
+    files, path = Store("s3://evals/x").filesystem, "s3://evals/x/a"
+    faults += ["none"] * 6 + ["lost"]  # the last is the one that should replace an object
+    assert files.honours_conditions() and not faults
+    faults += ["lost"]
+    made = files.put_if(path, b"1", None)
+    faults += ["lost"]
+    replaced = files.put_if(path, b"2", made)
+    assert made and replaced and files.read(path) == (b"2", replaced) and not faults
+    assert files.put_if(path, b"3", None) is files.put_if(path, b"3", made) is None
 
 
 # Files

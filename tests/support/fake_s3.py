@@ -1,21 +1,51 @@
-"""A little S3 server in this process, which ignores conditions or refuses them, as some real ones do."""
+"""A little S3 server in this process. It honours, ignores or refuses conditions, as real ones do, and loses answers."""
 
 import hashlib
+import random
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+Answer = tuple[int, bytes, dict[str, str]]
+
+
+@dataclass(slots=True)
+class Faults:
+    """The shares of requests whose answers break off, and are lost, after what was asked for is done; and of 503."""
+
+    torn: float
+    lost: float
+    refused: float
+    seed: int = 7
+    n: Counter[str] = field(default_factory=Counter)
+
+    def draw(self) -> str:
+        drawn, refused = random.Random(f"{self.seed} {self.n.total()}").random(), self.torn + self.lost + self.refused
+        kinds = {"torn": self.torn, "lost": self.torn + self.lost, "refused": refused, "none": 1.0}
+        kind = next(kind for kind, up_to in kinds.items() if drawn < up_to)
+        self.n[kind] += 1
+        return kind
+
 
 class FakeS3(ThreadingHTTPServer):
-    """Objects by their paths. `refuses`: a request with a condition gets 501, else the condition is ignored."""
+    """Objects by their paths.
 
-    def __init__(self, *, refuses: bool) -> None:
+    A request with a condition that does not hold gets 412 if the server `honours` conditions, any with one 501 if it
+    `refuses` them, else conditions are ignored.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, *, refuses: bool, honours: bool, faults: Faults) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.refuses = refuses
+        self.refuses, self.honours, self.faults = refuses, honours, faults
+        self.lock = threading.Lock()
         self.objects: dict[str, bytes] = {}
 
 
@@ -24,30 +54,50 @@ class _Handler(BaseHTTPRequestHandler):
     server: FakeS3
 
     def do_PUT(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.server.refuses and (self.headers["If-None-Match"] or self.headers["If-Match"]):
-            self._answer(501, b"")
-            return
-        self.server.objects[self._key] = body
-        self._answer(200, b"", ETag=_etag(body))
+        sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        with self.server.lock:
+            fault = self.server.faults.draw()
+            done = {"PUT": self._put, "POST": self._delete}.get(self.command, self._get)
+            code, body, headers = (503, b"", {}) if fault == "refused" else done(sent)
+        answer = self._answer(code, body, headers)
+        if fault in ("torn", "lost"):
+            answer = answer[: len(answer) - len(body) // 2 - 1] if fault == "torn" else b""
+            self.close_connection = True
+        self.wfile.write(answer)
 
-    def do_GET(self) -> None:
+    do_GET = do_HEAD = do_POST = do_PUT  # noqa: N815
+
+    def _put(self, sent: bytes) -> Answer:
+        wanted, is_new = self.headers["If-Match"], self.headers["If-None-Match"] is not None
+        if self.server.refuses and (wanted or is_new):
+            return 501, b"", {}
+        there = self.server.objects.get(self._key)
+        is_other = (is_new and there is not None) or (wanted and (there is None or _etag(there) != wanted))
+        if self.server.honours and is_other:
+            return 412, b"", {}
+        if source := self.headers["x-amz-copy-source"]:
+            sent = self.server.objects[unquote(source).lstrip("/")]
+        self.server.objects[self._key] = sent
+        copied = f"<CopyObjectResult><ETag>{escape(_etag(sent))}</ETag></CopyObjectResult>".encode() if source else b""
+        return 200, copied, {"ETag": _etag(sent)}
+
+    def _get(self, _: bytes) -> Answer:
         if "list-type" in parse_qs(urlsplit(self.path).query):
-            self._answer(200, self._listing())
-        elif (body := self.server.objects.get(self._key)) is None:
-            self._answer(404, b"")
-        else:
-            self._answer(200, body, ETag=_etag(body), **{"Last-Modified": formatdate(usegmt=True)})
+            return 200, self._listing(), {}
+        if (body := self.server.objects.get(self._key)) is None:
+            return 404, b"", {}
+        headers = {"ETag": _etag(body), "Last-Modified": formatdate(usegmt=True)}
+        if (rest := self.headers["Range"]) is None:
+            return 200, body, headers
+        start = int(rest.removeprefix("bytes=").partition("-")[0])
+        return 206, body[start:], headers | {"Content-Range": f"bytes {start}-{len(body) - 1}/{len(body)}"}
 
-    do_HEAD = do_GET  # noqa: N815
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        keys = [part.partition("</Key>")[0] for part in body.split("<Key>")[1:]]
+    def _delete(self, sent: bytes) -> Answer:
+        keys = [part.partition("</Key>")[0] for part in sent.decode().split("<Key>")[1:]]
         for key in keys:
             self.server.objects.pop(f"evals/{key}", None)
         deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
-        self._answer(200, f"<DeleteResult>{deleted}</DeleteResult>".encode())
+        return 200, f"<DeleteResult>{deleted}</DeleteResult>".encode(), {}
 
     def log_message(self, *_: object) -> None:
         pass
@@ -67,20 +117,16 @@ class _Handler(BaseHTTPRequestHandler):
         )
         return f"<ListBucketResult><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>".encode()
 
-    def _answer(self, code: int, body: bytes, **headers: str) -> None:
-        self.send_response(code)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
+    def _answer(self, code: int, body: bytes, headers: dict[str, str]) -> bytes:
+        lines = [f"HTTP/1.1 {code} -", *(f"{name}: {value}" for name, value in headers.items())]
+        head = "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode()
+        return head + (b"" if self.command == "HEAD" else body)
 
 
 @contextmanager
-def fake_s3(*, refuses: bool = False) -> Iterator[FakeS3]:
+def fake_s3(*, refuses: bool = False, honours: bool = False, faults: Faults | None = None) -> Iterator[FakeS3]:
     """Run the server while the block does. Its bucket is `evals`."""
-    server = FakeS3(refuses=refuses)
+    server = FakeS3(refuses=refuses, honours=honours, faults=faults or Faults(0, 0, 0))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

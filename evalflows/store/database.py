@@ -383,6 +383,10 @@ def _leave_out_final(connection: duckdb.DuckDBPyConnection, damages: Damages, wi
         create or replace view source.examples as
         select * from {rows("examples")} where split is distinct from {quoted(FINAL)}
     """)
+    connection.execute(f"""
+        create or replace view source.checks as select * from {rows("checks")} as item
+        where name <> 'slices' or not exists (from ({final}) as final where final.owner = item.subject_id)
+    """)  # whoever has the means of slices can join the better answers of several versions
     texts = ", ".join(f"if(is_final, null, {column}) as {column}" for column in TABLES["calls"].texts)
     connection.execute(f"""
         create or replace view source.calls as select * exclude (is_final) replace ({texts}) from (

@@ -25,7 +25,7 @@ from evalflows.store.doctor import examine
 from evalflows.store.leases import hold_lease
 from evalflows.store.manifests import user_name
 from evalflows.store.queries.looks import look_id, look_of, unkept_looks
-from evalflows.store.sql import ask
+from evalflows.store.sql import ask, select_from
 from evalflows.store.store import Store
 from evalflows.tasks.snapshot import check_and_freeze
 
@@ -283,3 +283,16 @@ def test_a_baseline_without_answers_to_the_final_examples_is_named_as_the_reason
         "the baseline has answers to the final examples, which this run leaves out: the gate compares on them"
     ]
     assert command == "evalflows gate spec.yaml"
+
+
+def test_whoever_may_not_see_final_examples_sees_no_means_of_their_slices(tmp_path: Path) -> None:
+    """Of two versions that are equally good, the better answers of each slice could be joined."""
+    rule = {"name": "release", "non_inferiority": {"exact_match": 0.3}}
+    fields = gated(tmp_path, [rule], old=drawn(80, 0.9), new=drawn(80, 0.9, seed=1))
+    for number, row in enumerate(fields["dataset"]["rows"]):
+        row |= {"split": "final", "metadata": {"topic": "billing" if number % 2 else "travel"}}
+    gate(spec_of(fields))
+    query = "select (select count(*) from slice_differences), (select count(*) from gate_decisions)"
+    (all_slices, decisions), *_ = select_from(Store(), query).fetchall()
+    assert (all_slices > 1, decisions) == (True, 1)
+    assert select_from(Store(), query, with_final=False).fetchall() == [(0, 1)]

@@ -225,7 +225,8 @@ class ReadingTools:
         """
         ids = find_experiments(self._store, experiment)
         results, decisions = results_of(self._store, ids), decisions_of(self._store, ids)
-        report = experiments_report(self._store, ids, results, decisions, with_worst=False)
+        with_fields = not final_ids(self._store, ids)  # whoever has means of slices can join the better answers
+        report = experiments_report(self._store, ids, results, decisions, with_worst=False, with_fields=with_fields)
         answer = _Answer()
         for overview in report.experiments:
             answer.line(_overview(overview, {}))
@@ -251,9 +252,10 @@ class ReadingTools:
         """
         ids = [find_experiments(self._store, reference, just_one=True)[0] for reference in (baseline, candidate)]
         metrics = [metric] if metric else []
-        if where is not None and final_ids(self._store, ids):  # a condition could hold for a single one
+        final = final_ids(self._store, ids)
+        if where is not None and final:  # a condition could hold for a single one
             raise InputError(f"where: got a condition on final examples, {FOR_PEOPLE}")
-        wanted: dict[str, Any] = {"metrics": metrics, "limit": 0, "slices": slices}
+        wanted: dict[str, Any] = {"metrics": metrics, "limit": 0, "slices": slices and not final}
         found = diff_of(self._store, ids[0], ids[1:], where=where, **wanted, rows_of=self._queries.rows)
         answer = _Answer()
         answer.page(self._links.compare(*ids))
@@ -420,7 +422,7 @@ class ReadingTools:
         answer.page(self._links.decision(found.decision_id))
         for rule in found.rules:
             answer.line(f"{rule.outcome}: {rule.text}")
-        for line in found.where:
+        for line in () if final_ids(self._store, [found.candidate_experiment_id]) else found.where:
             answer.line(line)
         for limit in found.what_limits:
             answer.line(f"limit: {limit}")
@@ -619,7 +621,7 @@ class ActingTools:
             answer.line(f"{row['experiment_id']} {row['name']}: {row['state']}, {row['answered']} of {row['planned']}")
         for earlier in document["previous"]:
             answer.line(f"{earlier['sentence']} ({earlier['command']})")
-        by_field = document["by_field"]
+        by_field = [] if final_ids(self._store, ids) else document["by_field"]
         answer.data("means by field", by_field, count=len(by_field), more="results(experiment=ID)")
         shown = [result for result in results_of(self._store, ids) if result.has_rows] if ids else []
         answer.rows(map(_result, shown), count=len(shown), more="results(experiment=ID)")

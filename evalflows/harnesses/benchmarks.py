@@ -1,85 +1,79 @@
 """Results of harnesses that benchmark models: Inspect, lm-evaluation-harness, HELM, OpenAI evals."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from evalflows.harnesses.found import Format, Found, NoResultsError, at, flattened, has, rows_in
+from evalflows.harnesses.assembling import NoResultsError, Row, at, flattened, has, rows_in
 
-_LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
-"""What Inspect's own metrics make of correct, partially correct, incorrect and no answer."""
+_LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # as Inspect's own metrics read them
 _SAMPLES = re.compile(r"samples_(.+?)(_\d{4}-\d\d-\d\dT[\d.:-]+)?\.jsonl")
-"""What lm-eval names the samples of a task."""
-_LM_EVAL_FIELDS = ("doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics")
+"""How lm-eval names the samples of a task."""
+_HELM_RUN = re.compile(r",?\bmodel=([^,]+)")  # in the name of a folder: mmlu:subject=anatomy,model=openai_gpt2
 
 
-def _read_inspect(log: Any, source: str) -> Iterator[Found]:
-    task = at(log, "eval", "task")
+def read_inspect(log: Any, source: str) -> Iterator[Row]:
+    why = ": ".join(filter(None, (f"its status is {log['status']}", at(log, "error", "message"))))
     for sample in log.get("samples") or ():
         scores = {name: at(score, "value") for name, score in (sample.get("scores") or {}).items()}
-        yield Found(
-            id=f"{task}/{sample['id']}",
-            place=f": sample {sample['id']}, epoch {sample['epoch']}",
-            system=at(log, "eval", "model") or "",
-            repetition=sample["epoch"],
-            inputs=sample["input"],
-            reference=sample.get("target"),
-            output=at(sample, "output", "completion"),
-            fields=sample.get("metadata") or {},
-            scores={name: _LETTERS.get(value, value) for name, value in flattened(scores).items()},
-            error=at(sample, "error", "message"),
-        )
+        yield {
+            **sample,
+            "id": f"{log['eval']['task']}/{sample['id']}",
+            "system": at(log, "eval", "model"),
+            "output": at(sample, "output", "completion"),
+            "scores": {name: _LETTERS.get(str(value), value) for name, value in flattened(scores).items()},
+            "error": at(sample, "error", "message"),
+            "unfinished": None if log["status"] == "success" else why,
+        }
 
 
-def _unfinished_inspect(log: Any) -> str | None:
-    if log["status"] == "success":
-        return None
-    return ": ".join(filter(None, (f"its status is {log['status']}", at(log, "error", "message"))))
-
-
-def _read_lm_eval(content: Any, source: str) -> Iterator[Found]:
-    if _are_means(content):
-        raise NoResultsError(
-            f"{source}: got results of lm-eval, which are means of tasks, "
-            "wanted its samples_*.jsonl, which --log_samples writes beside them"
-        )
-    named = _SAMPLES.fullmatch(Path(source).name)
+def read_lm_eval(content: Any, source: str) -> Iterator[Row]:
+    if has(content, "results configs"):
+        raise NoResultsError(f"{source}: got the means of lm-eval's tasks, wanted its samples_*.jsonl (--log_samples)")
+    task = f"{named[1]}/" if (named := _SAMPLES.fullmatch(Path(source).name)) else ""
     for row in rows_in(content):
-        suffix = "" if row.get("filter", "none") == "none" else f",{row['filter']}"
-        others = [name for name in row if name not in _LM_EVAL_FIELDS and not name.endswith("_hash")]
-        scores = {name: row.get(name) for name in row.get("metrics") or others}
-        doc = row.get("doc")
-        yield Found(
-            id=f"{named[1]}/{row['doc_id']}" if named else row["doc_id"],
-            place=f": doc_id {row['doc_id']}",
-            inputs=doc,
-            reference=row.get("target"),
-            output=row.get("filtered_resps"),
-            fields=doc if isinstance(doc, Mapping) else {},
-            scores={f"{name}{suffix}": value for name, value in scores.items() if not isinstance(value, list)},
-        )
+        numeric = [name for name, value in row.items() if isinstance(value, int | float) and name != "doc_id"]
+        scores = {name: row.get(name) for name in row.get("metrics") or numeric}
+        of_filter = f",{row['filter']}" if row.get("filter", "none") != "none" else ""
+        yield {
+            "id": f"{task}{row['doc_id']}",
+            "inputs": row.get("doc"),
+            "reference": row.get("target"),
+            "output": row["filtered_resps"],
+            "scores": {f"{name}{of_filter}": score for name, score in scores.items() if not isinstance(score, list)},
+            "metadata": row.get("doc"),
+        }
 
 
-def _are_means(content: Any) -> bool:
-    return has(content, "results", "configs", "versions")
+def read_helm(content: Any, source: str) -> Iterator[Row]:
+    run = Path(source).parent.name
+    task, model = (_HELM_RUN.sub("", run), found[1]) if (found := _HELM_RUN.search(run)) else (None, None)
+    for row in rows_in(content):
+        perturbation = at(row, "perturbation", "name")
+        yield {
+            "id": "/".join(filter(None, (task, row["instance_id"], perturbation))),
+            "system": model,
+            "trial": row.get("train_trial_index"),
+            "scores": {stat["name"]["name"]: stat.get("mean") if stat["count"] else None for stat in row["stats"]},
+            "metadata": {"perturbation": perturbation},
+        }
 
 
-INSPECT = Format(
-    name="inspect",
-    title="Inspect",
-    mark="a .eval zip, or JSON with `eval`, `status` and `samples`",
-    recognises=lambda content: at(content, "eval", "task") is not None and "status" in content,
-    read=_read_inspect,
-    unfinished=_unfinished_inspect,
-)
-LM_EVAL = Format(
-    name="lm-eval",
-    title="lm-eval",
-    mark="lines with `doc_id`, `resps` and `filtered_resps`",
-    recognises=lambda content: has(content, "doc_id", "filtered_resps") or _are_means(content),
-    read=_read_lm_eval,
-    twice="in parts",
-)
+def read_openai_evals(content: Any, source: str) -> Iterator[Row]:
+    events = rows_in(content)
+    is_whole = any("final_report" in event for event in events)
+    for event in events:
+        kind, data = event.get("type"), event.get("data") or {}
+        scores = {"match": data.get("correct")} if kind == "match" else data if kind == "metrics" else {}
+        if event.get("sample_id"):
+            yield {
+                "id": event["sample_id"],
+                "system": ", ".join(at(events[0], "spec", "completion_fns") or ()),
+                "inputs": data.get("prompt"),
+                "reference": data.get("expected"),
+                "output": data.get("sampled"),
+                "scores": {name: value for name, value in scores.items() if not isinstance(value, str | list | dict)},
+                "error": (data.get("message") or data.get("type") or kind) if kind == "error" else None,
+                "unfinished": None if is_whole else "it has no final report",
+            }

@@ -1,103 +1,77 @@
-"""Results of runners of tests: pytest (JUnit XML, pytest-json-report), promptfoo, DeepEval. A test is an example."""
-
-from __future__ import annotations
+"""Results of runners of tests, in which a test is an example: pytest, promptfoo, DeepEval."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
-from xml.etree.ElementTree import Element
 
-from evalflows.harnesses.found import Format, Found, at, first, has, rows_in
+from evalflows.harnesses.assembling import Row, at, first, rows_in
+from evalflows.specs.escaping import joined
 
-_OUTCOMES = {"passed": True, "xpassed": True, "failed": False}
-"""Of pytest, and whether the test passed; others say nothing of it."""
+_PASSED = {"passed": True, "xpassed": True, "failed": False}  # pytest's other outcomes are missing
 _EXIT_CODES = {2: "pytest was interrupted", 3: "pytest had an internal error"}
-_ERROR = 2
-"""promptfoo's reason of a failure that is no answer's fault; 1 is an assertion that failed."""
+_NOT_GRADED = 2  # promptfoo's reason of a failure that no assertion found
 
 
-def _read_junit(root: Element, source: str) -> Iterator[Found]:
+def read_junit(content: Any, source: str) -> Iterator[Row]:
+    (root,) = content.values()
     for case in root.iter("testcase"):
-        problem = next((found for tag in ("error", "skipped") if (found := case.find(tag)) is not None), None)
-        yield Found(
-            id="::".join(filter(None, (case.get("classname"), case.get("name")))),
-            scores={"passed": case.find("failure") is None if problem is None else None},
-            fields={each.get("name", ""): each.get("value") for each in case.iter("property")},
-            error=None if problem is None else problem.get("message") or problem.text or problem.tag,
-        )
+        lack = next((each for each in case if each.tag in ("error", "skipped")), None)
+        yield {
+            "id": "::".join(filter(None, (case.get("classname"), case.get("name")))),
+            "scores": {"passed": case.find("failure") is None if lack is None else None},
+            "metadata": {each.get("name", ""): each.get("value") for each in case.iter("property")},
+            "error": None if lack is None else lack.get("message") or lack.tag,
+        }
 
 
-def _read_pytest_json(report: Any, source: str) -> Iterator[Found]:
+def read_pytest_json(report: Any, source: str) -> Iterator[Row]:
+    unfinished = _EXIT_CODES.get(report["exitcode"])
     for test in report["tests"]:
-        crashes = (at(test, stage, "crash", "message") for stage in ("setup", "call", "teardown"))
-        passed = _OUTCOMES.get(test["outcome"])
-        yield Found(
-            id=test["nodeid"],
-            scores={"passed": passed},
-            fields=test.get("metadata") or {},
-            error=next(filter(None, crashes), test["outcome"]) if passed is None else None,
-        )
+        passed = _PASSED.get(test["outcome"])
+        crashes = filter(None, (at(test, stage, "crash", "message") for stage in ("setup", "call", "teardown")))
+        error = next(crashes, test["outcome"]) if passed is None else None
+        answer = {"id": test["nodeid"], "scores": {"passed": passed}, "metadata": test.get("metadata"), "error": error}
+        yield {**answer, "unfinished": unfinished}
 
 
-def _promptfoo_rows(content: Any) -> list[Mapping[str, Any]]:
-    results = at(content, "results")
-    rows = rows_in(content if results is None else at(results, "results") or results)
-    return rows if has(rows, "provider", "success") else []
-
-
-def _read_promptfoo(content: Any, source: str) -> Iterator[Found]:
-    rows = _promptfoo_rows(content)
-    prompts = {(_provider(row), _prompt(row)) for row in rows}
-    are_several = len(prompts) > len({provider for provider, _ in prompts})
-    for number, row in enumerate(rows, start=1):
+def read_promptfoo(content: Any, source: str) -> Iterator[Row]:
+    results = at(content, "results") or content
+    rows = rows_in(at(results, "results") or results)
+    systems = [_provider_and_prompt(row) for row in rows]
+    are_several = len({*systems}) > len({provider for provider, _ in systems})
+    for row, (provider, prompt) in zip(rows, systems, strict=True):
         test = row.get("testCase") or {}
-        values = {name: value for name, value in (row.get("vars") or {}).items() if not name.startswith("_")}
-        was_graded = row["failureReason"] != _ERROR if "failureReason" in row else row.get("gradingResult")
+        inputs = {name: value for name, value in (row["vars"] or {}).items() if not name.startswith("_")}
+        was_graded = row["failureReason"] != _NOT_GRADED if "failureReason" in row else row.get("gradingResult")
         error = None if was_graded else row.get("error")
         asked = [each["metric"] for each in test.get("assert") or () if at(each, "metric")]
-        scores = {"success": row["success"], "score": row.get("score")} | (row.get("namedScores") or {})
-        yield Found(
-            place=f": result {number}",
-            system=f"{_provider(row)}, {_prompt(row)}" if are_several else _provider(row),
-            id=None if values else row.get("testIdx"),
-            inputs=values or None,
-            output=at(row, "response", "output"),
-            scores=dict.fromkeys([*scores, *asked]) if error else scores,
-            fields={**values, **(test.get("metadata") or {})},
-            error=error,
-        )
+        scores = {"success": row["success"], "score": row.get("score"), **(row.get("namedScores") or {})}
+        yield {
+            "system": f"{provider}, {prompt}" if are_several else provider,
+            "id": None if inputs else row.get("testIdx"),
+            "inputs": inputs or None,
+            "output": at(row, "response", "output"),
+            "scores": dict.fromkeys([*scores, *asked]) if error else scores,
+            "metadata": {**inputs, **(test.get("metadata") or {})},
+            "error": error,
+        }
 
 
-def _provider(row: Mapping[str, Any]) -> str:
-    provider = row["provider"]
-    return str(first(provider, ("label", "id")) if isinstance(provider, Mapping) else provider)
+def _provider_and_prompt(row: Row) -> tuple[Any, str]:
+    provider, prompt = row["provider"], row.get("prompt") or {}
+    label = first(prompt, ("label", "display", "raw")) or f"prompt {row.get('promptIdx')}"
+    return first(provider, ("label", "id")) if isinstance(provider, Mapping) else provider, joined(label)[:60]
 
 
-def _prompt(row: Mapping[str, Any]) -> str:
-    label = first(row.get("prompt") or {}, ("label", "display", "raw"))
-    return " ".join(str(label or f"prompt {row.get('promptIdx')}").split())[:60]
-
-
-JUNIT = Format(
-    name="junit",
-    title="JUnit XML",
-    mark="the root <testsuites> or <testsuite>",
-    recognises=lambda content: getattr(content, "tag", None) in ("testsuites", "testsuite"),
-    read=_read_junit,
-)
-PYTEST_JSON = Format(
-    name="pytest-json",
-    title="pytest-json-report",
-    mark="`tests` with `nodeid`, and `exitcode`",
-    recognises=lambda content: at(content, "exitcode") is not None and has(at(content, "tests"), "nodeid", "outcome"),
-    read=_read_pytest_json,
-    unfinished=lambda report: _EXIT_CODES.get(report["exitcode"]),
-)
-PROMPTFOO = Format(
-    name="promptfoo",
-    title="promptfoo",
-    mark="`results` (or lines) with `provider`, `success` and `vars`",
-    recognises=lambda content: bool(_promptfoo_rows(content)),
-    read=_read_promptfoo,
-    twice="repeated",
-    is_sparse=True,
-)
+def read_deepeval(run: Any, source: str) -> Iterator[Row]:
+    for case in [*(run.get("testCases") or ()), *(run.get("conversationalTestCases") or ())]:
+        metrics = case.get("metricsData") or ()
+        errors = [each["error"] for each in metrics if each.get("error")]
+        scores = {each["name"]: None if each.get("error") else each.get("score") for each in metrics}
+        yield {
+            "inputs": first(case, ("input", "turns", "scenario")),
+            "reference": first(case, ("expectedOutput", "expectedOutcome")),
+            "output": case.get("actualOutput"),
+            "scores": {"success": None if errors else case.get("success"), **scores},
+            "metadata": case.get("metadata"),
+            "error": "; ".join(errors),
+        }

@@ -1,101 +1,52 @@
 """Results as tables: rows with an id, and scores in columns (wide) or a row each (long)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evalflows.harnesses.found import Format, Found, NoResultsError, first, flattened, number, rows_in
-from evalflows.specs.errors import InputError, short
+from evalflows.harnesses.assembling import COLUMNS, NoResultsError, Row, first, rows_in
+from evalflows.specs.errors import short
 from evalflows.specs.values import is_blank
 from evalflows.store.file_formats import document_rows
 
-IDS = ("id", "example_id", "sample_id", "item_id", "case_id", "test_id", "question_id", "instance_id", "doc_id", "key")
-INPUTS = ("inputs", "input", "question", "user_input", "query", "prompt", "instruction", "messages")
-REFERENCES = ("reference_outputs", "reference", "expected_output", "expected", "target", "targets", "ground_truth")
-OUTPUTS = ("outputs", "output", "actual_output", "response", "answer", "prediction", "completion")
-REPETITIONS = ("repetition", "epoch", "repeat", "trial", "attempt")
-SYSTEMS = ("system", "model", "provider", "experiment")
-ERRORS = ("error", "error_message")
-SCORES = ("scores",)
-METRICS, VALUES = ("metric", "metric_name"), ("value", "score")
-"""Columns of the long form."""
-
-_OF_ROWS = {*IDS, *INPUTS, *REFERENCES, *OUTPUTS, *REPETITIONS, *SYSTEMS, *ERRORS, *SCORES, "metadata"}
-_OF_ONE_SCORE = {*_OF_ROWS, *METRICS, *VALUES}
+METRICS, VALUES = ("metric", "metric_name"), ("value", "score")  # columns of the long form
+_KNOWN = {"scores", "metadata", *(name for names in COLUMNS.values() for name in names)}
 _NO_METRIC = re.compile(r"(.+[_.])?(ids?|index|idx|at|hash|seed|split|cluster|group|timestamp|line|row)")
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|true|false|nan", re.IGNORECASE)
 _SCORE = re.compile(r"(.+[_./ ])?(scores?|metrics?)([_./ ].+)?", re.IGNORECASE)
 """Columns that are scores by their names: a text in one is an error."""
 
 
-def table_rows(content: Any, source: str = "") -> list[Mapping[str, Any]]:
-    """Return the rows of a table: of lines, of a list, or of a JSON object that holds them. None if it is no table."""
-    rows = [*document_rows(content, source)] if isinstance(content, Mapping) else content
-    return rows_in(rows) if isinstance(rows, list) else []
-
-
-def read_table(content: Any, source: str) -> Iterator[Found]:
-    """Yield the answers of a table. Raise InputError if it has no id, no scores, or a text in a column of scores."""
-    rows = table_rows(content, source)
+def read_table(content: Any, source: str) -> Iterator[Row]:
+    """Yield rows with their scores, also those that a JSON object holds. Raise NoResultsError without ids or scores."""
+    rows = rows_in([*document_rows(content, source)] if isinstance(content, Mapping) else content)
     columns = [*dict.fromkeys(name for row in rows for name in row)]
-    if not {*IDS, *INPUTS}.intersection(columns):
-        raise NoResultsError(f"{source}: got columns {short(', '.join(columns))}, wanted an id: {', '.join(IDS)}")
+    got = f"{source}: got columns {short(', '.join(columns))}"
+    if not {*COLUMNS["id"], *COLUMNS["inputs"]}.intersection(columns):
+        raise NoResultsError(f"{got}, wanted an id: {', '.join(COLUMNS['id'])}")
     is_long = not {*METRICS}.isdisjoint(columns) and not {*VALUES}.isdisjoint(columns)
     metrics = [] if is_long else _metrics(rows, columns)
-    if not is_long and not metrics and not {*SCORES}.intersection(columns):
-        raise NoResultsError(
-            f"{source}: got columns {short(', '.join(columns))}, wanted scores, as numbers or booleans"
-        )
-    for index, row in enumerate(rows, start=1):
-        scores = {name: row.get(name) for name in metrics}
-        if is_long:
-            scores = {str(first(row, METRICS)): first(row, VALUES)}
-        elif isinstance(listed := row.get("scores"), Mapping):
-            scores |= flattened(listed)
-        metadata = row.get("metadata")
-        others = {name: value for name, value in row.items() if name not in (_OF_ONE_SCORE if is_long else _OF_ROWS)}
-        yield Found(
-            id=first(row, IDS),
-            place=f": row {index}",
-            system=str(first(row, SYSTEMS) or ""),
-            repetition=first(row, REPETITIONS),
-            inputs=first(row, INPUTS),
-            reference=first(row, REFERENCES),
-            output=first(row, OUTPUTS),
-            fields={**(metadata if isinstance(metadata, Mapping) else {}), **others},
-            scores=scores,
-            error=first(row, ERRORS),
-        )
+    if not is_long and not metrics and "scores" not in columns:
+        raise NoResultsError(f"{got}, wanted scores, as numbers or true and false")
+    known = {*_KNOWN, *METRICS, *VALUES} if is_long else _KNOWN
+    for row in rows:
+        listed, metadata = ({} if row.get(name) is None else row[name] for name in ("scores", "metadata"))
+        scores = dict(listed) if isinstance(listed, Mapping) else {"scores": listed}
+        scores |= {name: row.get(name) for name in metrics}
+        scores |= {str(first(row, METRICS)): first(row, VALUES)} if is_long else {}
+        fields = dict(metadata) if isinstance(metadata, Mapping) else {"metadata": metadata}
+        fields |= {name: value for name, value in row.items() if name not in known}
+        yield {**row, "scores": scores, "metadata": fields}
 
 
-def _metrics(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> list[str]:
-    """Return the columns of scores: those named so, and all of numbers, true and false, unless their name is known."""
-    are_texts = all(value is None or isinstance(value, str) for row in rows for value in row.values())  # of CSV
-    return [
-        name
-        for name in columns
-        if name not in _OF_ROWS
-        and (_SCORE.fullmatch(name) or not _NO_METRIC.fullmatch(name.lower()))
-        and (_SCORE.fullmatch(name) or _is_numeric([row.get(name) for row in rows], are_texts))
-    ]
+def _metrics(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
+    """Return the columns of scores: those named so, and others of numbers, true and false."""
+    kinds = float | int if any(isinstance(value, float | int) for row in rows for value in row.values()) else str
+    candidates = [name for name in columns if name not in _KNOWN and not _NO_METRIC.fullmatch(name.lower())]
+    return [name for name in candidates if _SCORE.fullmatch(name) or _are_numbers(name, rows, kinds)]
 
 
-def _is_numeric(values: Sequence[Any], are_texts: bool) -> bool:
-    present = [value for value in values if not is_blank(value)]
-    try:
-        return bool(present) and all(
-            (are_texts or not isinstance(value, str)) and number(value, "") is not None for value in present
-        )
-    except InputError:
-        return False
-
-
-TABLE = Format(
-    name="table",
-    title="table",
-    mark="rows (CSV, JSON lines, JSON, Parquet) with an id, and scores in columns, or as metric and value",
-    recognises=lambda content: bool(table_rows(content)),
-    read=read_table,
-    twice="in parts",
-)
+def _are_numbers(name: str, rows: Sequence[Row], kinds: Any) -> bool:
+    """Return whether a column has numbers, true and false; in CSV, where nothing else is a number, they are texts."""
+    values = [row[name] for row in rows if not is_blank(row.get(name))]
+    return bool(values) and all(isinstance(value, kinds) and _NUMBER.fullmatch(str(value).strip()) for value in values)

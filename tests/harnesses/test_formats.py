@@ -33,6 +33,12 @@ PROMPTFOO = {
         "7 - 9?#0": {"success": 1.0, "score": 1.0, "correct": 1.0},
     },
 }
+RAGAS = {
+    "": {
+        "2 + 3?#0": {"exact_match": 1.0, "string_present": 1.0},
+        "4 * 5?#0": {"exact_match": 0.0, "string_present": 0.0},
+    }
+}
 
 CASES = {
     "promptfoo.json": ("promptfoo", PROMPTFOO),
@@ -47,6 +53,82 @@ CASES = {
                 "sums/1#0": {"exact_match,strict": 0.0, "exact_match,flexible": 1.0},
             }
         },
+    ),
+    "per_instance_stats.json": (
+        "helm",
+        {
+            "": {
+                "id0#0": {"exact_match": 1.0, "logprob": 0.5},
+                "id0#1": {"exact_match": 1.0, "logprob": 0.5},
+                "id1#0": {"exact_match": 0.0, "logprob": None},
+                "id1#1": {"exact_match": 1.0, "logprob": None},
+                "id0/misspellings#0": {"exact_match": 0.0, "logprob": None},
+            }
+        },
+    ),
+    "openai_evals.jsonl": (
+        "openai-evals",
+        {
+            "mock-small": {
+                "sums.dev.0#0": {"match": 1.0, "score": 0.5},
+                "sums.dev.1#0": {"match": 0.0, "score": None},
+                "sums.dev.2#0": {"match": None, "score": None},
+            }
+        },
+    ),
+    "langsmith.jsonl": (
+        "langsmith",
+        {
+            "": {
+                "00000000-0000-0000-0000-00000000000a#0": {"correct": 1.0, "tone": 0.5},
+                "00000000-0000-0000-0000-00000000000b#0": {"correct": 0.0, "tone": 0.5},
+                "00000000-0000-0000-0000-00000000000c#0": {"correct": None, "tone": 0.5},
+            }
+        },
+    ),
+    "langsmith_runs.jsonl": (
+        "langsmith",
+        {
+            "5e551011-0000-4000-8000-000000000000": {
+                "sum#0": {"correct": 1.0, "tone": 0.5},
+                "product#0": {"correct": 0.0, "tone": None},
+                "zero#0": {"correct": None, "tone": None},
+            }
+        },
+    ),
+    "langfuse.json": (
+        "langfuse",
+        {"": {"sum#0": {"correct": 1.0, "tone": 0.5}, "4 * 5?#0": {"correct": 0.0, "tone": None}}},
+    ),
+    "langfuse.jsonl": (
+        "langfuse",
+        {"": {"2 + 3?#0": {"correct": 1.0, "tone": 0.5}, "4 * 5?#0": {"correct": 0.0, "tone": None}}},
+    ),
+    "braintrust.jsonl": (
+        "braintrust",
+        {
+            "sums": {
+                "2 + 3?#0": {"correct": 1.0, "tone": 0.5},
+                "4 * 5?#0": {"correct": 0.0, "tone": None},
+                "0 / 0?#0": {"correct": None, "tone": None},
+            }
+        },
+    ),
+    "deepeval.json": (
+        "deepeval",
+        {
+            "": {
+                "2 + 3?#0": {"success": 1.0, "Correctness": 1.0, "Brevity": 1.0},
+                "4 * 5?#0": {"success": 0.0, "Correctness": 0.0, "Brevity": 0.25},
+                "10 - 3?#0": {"success": None, "Correctness": 1.0, "Brevity": None},
+            }
+        },
+    ),
+    "ragas.csv": ("ragas", RAGAS),
+    "ragas.jsonl": ("ragas", RAGAS),
+    "eval_results_table.json": (
+        "mlflow",
+        {"": {"2 + 3?#0": {"correct/v1/score": 1.0}, "4 * 5?#0": {"correct/v1/score": 0.0}}},
     ),
     "junit.xml": (
         "junit",

@@ -1,0 +1,131 @@
+"""Results from rows: whatever the format, its reader yields rows with the columns that tables have."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from math import inf, isinf, isnan, nan
+from typing import Any
+
+from evalflows.harnesses.results import ResultRow, SystemResults
+from evalflows.specs.errors import InputError, short
+from evalflows.specs.escaping import joined, json_text
+from evalflows.specs.values import identifier, is_blank
+
+COLUMNS: Mapping[str, Sequence[str]] = {
+    "id": ("id", "example_id", "sample_id", "item_id", "case_id", "test_id", "question_id", "instance_id", "doc_id"),
+    "system": ("system", "model", "provider", "experiment"),
+    "repetition": ("repetition", "epoch", "repeat", "trial", "attempt"),
+    "inputs": ("inputs", "input", "question", "user_input", "query", "prompt", "instruction", "messages"),
+    "reference": ("reference_outputs", "reference", "expected_output", "expected", "target", "targets", "ground_truth"),
+    "output": ("outputs", "output", "actual_output", "response", "answer", "prediction", "predictions", "completion"),
+    "error": ("error", "error_message"),
+}
+"""Which columns hold a field of a result; the first that has a value does. `scores` and `metadata` are mappings."""
+
+LONGEST = 120  # in characters: of longer inputs, an id has the beginning and a hash
+
+Row = Mapping[str, Any]
+
+
+class NoResultsError(InputError):
+    """A file that is no file of results: in a folder, it is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of result files."""
+
+    title: str  # for people
+    marks: str  # it is recognised by the fields of its first object, as `has` takes them
+    read: Callable[[Any, str], Iterable[Row]]  # from the file's content and its name
+    repeats: bool = False  # whether rows of one id are its repetitions, though nothing counts them
+    is_sparse: bool = False  # whether a metric that a row does not name was not asked of it
+
+
+def rows_in(content: Any) -> list[Row]:
+    """Return the rows of a file, none if its content is anything else. An object is one line of JSON lines."""
+    rows = content if isinstance(content, list) else [content]
+    return rows if all(isinstance(row, Mapping) for row in rows) else []
+
+
+def has(content: Any, marks: str) -> bool:
+    """Return whether the first row of a file has all the columns between two bars, such as `a b | c d`."""
+    rows = rows_in(content)
+    return bool(rows) and any(rows[0].keys() >= {*names.split()} for names in marks.split("|"))
+
+
+def at(value: Any, *names: str) -> Any:
+    """Return what stands under names within each other; None if there is nothing."""
+    for name in names:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
+
+
+def first(row: Row, names: Iterable[str]) -> Any:
+    """Return the first value of these columns that is not missing."""
+    return next((row[name] for name in names if not is_blank(row.get(name))), None)
+
+
+def flattened(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """Return scores in which one that is a mapping or a list is several, such as `style.tone`."""
+    flat: dict[str, Any] = {}
+    for name, value in scores.items():
+        inner = dict(enumerate(value)) if isinstance(value, list) else value
+        flat |= {f"{name}.{key}": each for key, each in inner.items()} if isinstance(inner, Mapping) else {name: value}
+    return flat
+
+
+def number(value: Any, where: str) -> float | None:
+    """Return a score as a number, None if it is missing: null, blank or NaN. True is 1, false 0, also as text.
+
+    Raise InputError for other texts, and for what is not finite.
+    """
+    if isinstance(value, str):
+        value = {"true": 1, "false": 0}.get(value.strip().lower(), value.strip() or None)
+    try:
+        found = nan if value is None else float(value)
+    except (ValueError, TypeError, OverflowError):
+        found = inf
+    if isinf(found):
+        raise InputError(f"{where}: got {short(value)}, wanted a finite number, true, false or null")
+    return None if isnan(found) else found
+
+
+def assembled(rows: Sequence[Row], kind: Format, source: str) -> Iterator[SystemResults]:
+    """Yield the results of each system. Raise InputError for an answer without an id, or with that of another."""
+    systems: dict[str, dict[tuple[str, int], dict[str, Any]]] = defaultdict(dict)
+    for index, row in enumerate(rows, start=1):
+        where = f"{source}: result {index}"
+        found = {field: first(row, names) for field, names in COLUMNS.items()}
+        answers, count = systems[str(found.pop("system") or "")], found.pop("repetition")
+        identity = identifier(found.pop("id"), f"{where}: id") or _of_inputs(found["inputs"], where)
+        repetition = int(number(count, f"{where}: repetition") or 0)
+        while count is None and kind.repeats and (identity, repetition) in answers:
+            repetition += 1
+        answer = answers.setdefault((identity, repetition), {"scores": {}, "fields": {}})
+        scores, metadata = flattened(row.get("scores") or {}), row.get("metadata")
+        if scores.keys() & answer["scores"].keys():
+            of = "" if count is None else f" in repetition {count}"
+            raise InputError(f"{where}: got the id {short(identity)} twice{of}, wanted it once")
+        answer["scores"] |= {name: number(score, f"{where}: {name}") for name, score in scores.items()}
+        answer["fields"] |= metadata if isinstance(metadata, Mapping) else {}
+        answer |= {field: value for field, value in found.items() if value is not None}
+    lowest, unfinished = min(key[1] for answers in systems.values() for key in answers), at(rows[0], "unfinished")
+    for system, answers in systems.items():
+        missing = {} if kind.is_sparse else dict.fromkeys(name for each in answers.values() for name in each["scores"])
+        complete = [
+            ResultRow(example_id=identity, repetition=count - lowest, **each | {"scores": missing | each["scores"]})
+            for (identity, count), each in answers.items()
+        ]
+        yield SystemResults(source=source, format=kind.title, system=system, rows=complete, unfinished=unfinished)
+
+
+def _of_inputs(inputs: Any, where: str) -> str:
+    """Return inputs as an id: the text, if there is only one. Raise InputError if there are none."""
+    values = [*inputs.values()] if isinstance(inputs, Mapping) else [inputs]
+    only = values[0] if len(values) == 1 else inputs
+    text = joined(only if isinstance(only, str) else json_text(only, sort_keys=True))
+    if text in ("null", "{}", "[]", ""):
+        raise InputError(f"{where}: got no id and no inputs, wanted an id")
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}… {sha256(text.encode()).hexdigest()[:8]}"

@@ -45,7 +45,7 @@ CASES = {
     "promptfoo.jsonl": ("promptfoo", PROMPTFOO),
     "inspect.eval": ("inspect", {"mockllm/model": INSPECT}),
     "inspect.json": ("inspect", {"mockllm/model": INSPECT}),
-    "samples_sums_2026-10-01T10-00-00.000000.jsonl": (
+    "samples_sums_2026-11-29T08-33-49.159841.jsonl": (
         "lm-eval",
         {
             "": {

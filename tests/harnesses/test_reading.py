@@ -1,0 +1,155 @@
+"""Sources of results: files, folders, globs and standard input, and what is refused, in one line."""
+
+import gzip
+import io
+import json
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalflows.harnesses.reading import FORMATS, read_results
+from evalflows.specs.errors import InputError
+
+RECORDED = Path(__file__).parent / "recorded"
+ROWS = '{"id": "a", "correct": 1}\n{"id": "b", "correct": 0}\n'
+
+
+def zipped(name: str, content: str) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(name, content)
+    return file.getvalue()
+
+
+def changed(name: str, **fields: Any) -> bytes:
+    """A recorded document with other fields."""
+    return json.dumps(json.loads((RECORDED / name).read_bytes()) | fields).encode()
+
+
+BAD: dict[str, tuple[bytes, str]] = {
+    "empty": (b" \n", "got an empty file, wanted results"),
+    "no rows": (b"[]", "got [], wanted results: promptfoo, inspect,"),
+    "a package": (b'{"name": "x", "version": "1"}', "got columns 'name, version', wanted an id: id, example_id,"),
+    "no id": (b"note,correct\nx,1\n", "got columns 'note, correct', wanted an id"),
+    "no id in a row": (b"id,correct\na,1\n,0\n", "result 2: got no id and no inputs, wanted an id"),
+    "no scores": (b"id,note\na,x\n", "got columns 'id, note', wanted scores, as numbers or true and false"),
+    "an id twice": (b"id,correct\na,1\na,0\n", "result 2: got the id 'a' twice, wanted it once"),
+    "an id twice in a repetition": (
+        b"id,epoch,correct\na,1,1\na,2,1\na,2,0\n",
+        "result 3: got the id 'a' twice in repetition 2, wanted it once",
+    ),
+    "a repetition in words": (b"id,epoch,correct\na,one,1\n", "result 1: repetition: got 'one', wanted"),
+    "equal inputs": (b"question,correct\na,1\na,0\n", "result 2: got the id 'a' twice"),
+    "a score as text": (
+        b"id,score\na,1\nb,pass\n",
+        "result 2: score: got 'pass', wanted a finite number, true, false or null",
+    ),
+    "a score as text, in long form": (b"id,metric,value\na,tone,kind\n", "result 1: tone: got 'kind', wanted"),
+    "an infinite score": (b"id,score\na,inf\n", "result 1: score: got 'inf', wanted a finite number"),
+    "torn lines": (ROWS.encode()[:-9], ":2: not JSON: "),
+    "torn JSON": ((RECORDED / "promptfoo.json").read_bytes()[:-30], "not JSON: "),
+    "torn XML": ((RECORDED / "junit.xml").read_bytes()[:-30], "cannot be read: "),
+    "a torn zip": ((RECORDED / "inspect.eval").read_bytes()[:-30], "cannot be read: File is not a zip file"),
+    "a torn member": (
+        (RECORDED / "inspect.eval").read_bytes().replace(b"\x28\xb5\x2f\xfd", b"torn"),
+        "cannot be read: ",
+    ),
+    "torn Parquet": ((RECORDED / "table.parquet").read_bytes()[:-30], "not Parquet: "),
+    "another zip": (zipped("notes.txt", ""), "got a zip file without header.json, wanted a log of Inspect (.eval)"),
+    "a log without samples": (changed("inspect.json", samples=None), "got no results of Inspect, wanted at least one"),
+    "samples of another shape": (changed("inspect.json", samples=[1]), "not as Inspect writes it: AttributeError"),
+    "means": (
+        b'{"results": {}, "configs": {}, "versions": {}}',
+        "got the means of lm-eval's tasks, wanted its samples_*.jsonl (--log_samples)",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_is_refused_in_one_line(what: str, tmp_path: Path) -> None:
+    content, expected = BAD[what]
+    path = tmp_path / "results"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        read_results(str(path))
+    message = str(caught.value)
+    assert message.startswith(f"{path}:") and expected in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("source", "named", "expected"),
+    [
+        ("junit.xml", "excel", "format: got 'excel', wanted one of promptfoo, inspect, lm-eval,"),
+        ("junit.xml", "promptfoo", "got columns 'testsuites', wanted promptfoo: evalId results | "),
+        ("nothing.json", None, "nothing.json: cannot be read: No such file or directory"),
+        ("*.xlsx", None, "*.xlsx: got no file of that pattern, wanted results"),
+    ],
+)
+def test_a_source_that_is_not_there_or_another_is_refused(source: str, named: str | None, expected: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_results(str(RECORDED / source), named)
+    assert expected in str(caught.value)
+
+
+def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Input:
+        buffer = io.BytesIO(ROWS.encode())
+
+    monkeypatch.setattr(sys, "stdin", Input())
+    (results,) = read_results("-")
+    assert [row.example_id for row in results.rows] == ["a", "b"]
+
+
+def test_all_results_of_a_folder_are_read_and_nothing_else(tmp_path: Path) -> None:
+    """Each file is its own; ids of several tasks of lm-eval do not clash."""
+    name = "samples_sums_2026-11-29T08-33-49.159841.jsonl"
+    below = tmp_path / "mock"
+    below.mkdir()
+    for task in ("sums", "products"):
+        (below / name.replace("sums", task)).write_bytes((RECORDED / name).read_bytes())
+    (below / "results.json").write_text('{"results": {}, "configs": {}, "versions": {}}')
+    (tmp_path / "package.json").write_text('{"name": "x"}')
+    (tmp_path / "README.md").write_text("# Results")
+    (tmp_path / ".hidden.jsonl").write_text(ROWS)
+    (tmp_path / "table.jsonl.gz").write_bytes(gzip.compress(ROWS.encode()))
+    found = read_results(str(tmp_path))
+    assert [(each.format, each.rows[0].example_id) for each in found] == [
+        ("lm-eval", "products/0"),
+        ("lm-eval", "sums/0"),
+        ("table", "a"),
+    ]
+    assert found[0].source == str(below / name.replace("sums", "products"))
+    assert [each.source for each in read_results(f"{tmp_path}/**/samples_*.jsonl")] == [
+        each.source for each in found[:2]
+    ]
+    (below / "torn.jsonl").write_text(ROWS[:-9])
+    with pytest.raises(InputError, match=r"torn\.jsonl:2: not JSON"):
+        read_results(str(tmp_path))
+
+
+def test_a_folder_without_results_says_why(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"got no file ending in \.jsonl, .*\.eval, \.xml, wanted results"):
+        read_results(str(tmp_path))
+    (tmp_path / "results.json").write_text('{"results": {}, "configs": {}, "versions": {}}')
+    with pytest.raises(InputError, match=r"results\.json: got the means of lm-eval's tasks"):
+        read_results(str(tmp_path))
+
+
+def test_several_prompts_of_a_provider_are_systems_of_their_own(tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in (RECORDED / "promptfoo.jsonl").read_text().splitlines()[:2]]
+    rows[1]["prompt"] = {"raw": "Be brief: 2 + 3?", "label": "Be brief: {{question}}"}
+    path = tmp_path / "results.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert [each.system for each in read_results(str(path))] == [
+        "small, Answer: {{question}}",
+        "small, Be brief: {{question}}",
+    ]
+
+
+def test_the_page_of_formats_names_them_all() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "result_formats.md").read_text()
+    assert [name for name in FORMATS if f"| `{name}` |" not in page] == []

@@ -1,7 +1,7 @@
 """Results of harnesses that benchmark models: Inspect, lm-evaluation-harness, HELM, OpenAI evals."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,8 @@ def read_helm(content: Any, source: str) -> Iterator[Row]:
     run = Path(source).parent.name
     task, model = (_HELM_RUN.sub("", run), found[1]) if (found := _HELM_RUN.search(run)) else (None, None)
     for row in rows_in(content):
+        if isinstance(row["stats"], Mapping):
+            raise NoResultsError(f"{source}: got HELM's display_predictions.json, wanted its per_instance_stats.json")
         perturbation = at(row, "perturbation", "name")
         yield {
             "id": "/".join(filter(None, (task, row["instance_id"], perturbation))),

@@ -20,7 +20,7 @@ def content_of(raw: bytes, where: str) -> Any:
     Raise InputError, in one line, if it is empty or cannot be read.
     """
     try:
-        if raw.startswith(b"PK"):
+        if raw.startswith(b"PK\x03\x04"):
             return _inspect_log(raw, where)
         if raw.startswith(b"PAR1"):
             return [row for _, row in rows_of(io.BytesIO(raw), ".parquet", where)]

@@ -18,7 +18,7 @@ from evalflows.store.file_formats import READERS, open_file, suffix
 
 _PROMPTFOO = "evalId results | results config shareableUrl | timestamp results stats | provider success vars"
 _LANGSMITH = "run_type start_time | run_id key | example_id execution_time"
-_LANGFUSE = "timestamp input scores | timestamp project_id | data meta | traceId source | trace_id source"
+_LANGFUSE = "timestamp scores observations | timestamp project_id | data meta | traceId source | trace_id source"
 
 FORMATS: Mapping[str, Format] = {
     "promptfoo": Format("promptfoo", _PROMPTFOO, read_promptfoo, repeats=True, is_sparse=True),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from evalflows.harnesses.assembling import Row, at, first, rows_in
+from evalflows.harnesses.assembling import Row, at, first, has, rows_in
 from evalflows.specs.escaping import joined
 
 _PASSED = {"passed": True, "xpassed": True, "failed": False}  # pytest's other outcomes are missing
@@ -34,8 +34,8 @@ def read_pytest_json(report: Any, source: str) -> Iterator[Row]:
 
 
 def read_promptfoo(content: Any, source: str) -> Iterator[Row]:
-    results = at(content, "results") or content
-    rows = rows_in(at(results, "results") or results)
+    results = content["results"] if has(content, "results") else content
+    rows = rows_in(results["results"] if has(results, "results") else results)
     systems = [_provider_and_prompt(row) for row in rows]
     are_several = len({*systems}) > len({provider for provider, _ in systems})
     for row, (provider, prompt) in zip(rows, systems, strict=True):
@@ -58,8 +58,8 @@ def read_promptfoo(content: Any, source: str) -> Iterator[Row]:
 
 def _provider_and_prompt(row: Row) -> tuple[Any, str]:
     provider, prompt = row["provider"], row.get("prompt") or {}
-    label = first(prompt, ("label", "display", "raw")) or f"prompt {row.get('promptIdx')}"
-    return first(provider, ("label", "id")) if isinstance(provider, Mapping) else provider, joined(label)[:60]
+    label = f"{joined(first(prompt, ('label', 'display')) or 'prompt')[:60]} #{row.get('promptIdx', 0)}"
+    return first(provider, ("label", "id")) if isinstance(provider, Mapping) else provider, label
 
 
 def read_deepeval(run: Any, source: str) -> Iterator[Row]:

@@ -60,6 +60,10 @@ BAD: dict[str, tuple[bytes, str]] = {
     "torn Parquet": ((RECORDED / "table.parquet").read_bytes()[:-30], "not Parquet: "),
     "another zip": (zipped("notes.txt", ""), "got a zip file without header.json, wanted a log of Inspect (.eval)"),
     "a log without samples": (changed("inspect.json", samples=None), "got no results of Inspect, wanted at least one"),
+    "no results in a document": (
+        b'{"evalId": "e", "results": {"version": 3, "results": []}}',
+        "got no results of promptfoo",
+    ),
     "samples of another shape": (changed("inspect.json", samples=[1]), "not as Inspect writes it: AttributeError"),
     "means": (
         b'{"results": {}, "configs": {}, "versions": {}}',
@@ -93,6 +97,18 @@ def test_a_source_that_is_not_there_or_another_is_refused(source: str, named: st
     with pytest.raises(InputError) as caught:
         read_results(str(RECORDED / source), named)
     assert expected in str(caught.value)
+
+
+def test_text_is_read_in_the_encodings_that_tools_write(tmp_path: Path) -> None:
+    path = tmp_path / "results"
+    for content in (
+        ROWS.encode("utf-16"),
+        ROWS.replace("\n", "\r\n").encode("utf-8-sig"),
+        b"PK;correct;id\n1;1;a\n2;0;b\n",
+    ):
+        path.write_bytes(content)
+        (results,) = read_results(str(path))
+        assert [(row.example_id, row.scores["correct"]) for row in results.rows] == [("a", 1.0), ("b", 0.0)]
 
 
 def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,14 +155,25 @@ def test_a_folder_without_results_says_why(tmp_path: Path) -> None:
         read_results(str(tmp_path))
 
 
+def test_the_folder_of_a_run_of_helm_names_its_task_and_model(tmp_path: Path) -> None:
+    """Of its files, only the statistics are results."""
+    run = tmp_path / "sums:kind=easy,model=mock_small"
+    run.mkdir()
+    (run / "per_instance_stats.json").write_bytes((RECORDED / "per_instance_stats.json").read_bytes())
+    (run / "display_predictions.json").write_text('[{"instance_id": "id0", "stats": {"exact_match": 1}}]')
+    (run / "instances.json").write_text('[{"id": "id0", "input": {"text": "2 + 3?"}, "split": "test"}]')
+    (results,) = read_results(str(tmp_path))
+    assert (results.system, results.rows[-1].example_id) == ("mock_small", "sums:kind=easy/id0/misspellings")
+
+
 def test_several_prompts_of_a_provider_are_systems_of_their_own(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (RECORDED / "promptfoo.jsonl").read_text().splitlines()[:2]]
-    rows[1]["prompt"] = {"raw": "Be brief: 2 + 3?", "label": "Be brief: {{question}}"}
+    rows[1] |= {"prompt": {"raw": "Be brief: 2 + 3?", "label": "Be brief: {{question}}"}, "promptIdx": 1}
     path = tmp_path / "results.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert [each.system for each in read_results(str(path))] == [
-        "small, Answer: {{question}}",
-        "small, Be brief: {{question}}",
+        "small, Answer: {{question}} #0",
+        "small, Be brief: {{question}} #1",
     ]
 
 

@@ -24,7 +24,7 @@ import sys
 import tempfile
 import threading
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -41,6 +41,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 from plain_flows import plain_flows
 
+import evalflows.mcp_server
 from benchmarks.arguments import new_parser
 from benchmarks.simulation.gates import estimates
 from benchmarks.simulation.worlds import Draw, YesNo
@@ -218,6 +219,10 @@ def in_process(*arguments: str) -> dict[str, Any]:
     raise InputError((done.stderr.splitlines() or [repr(done.exception)])[-1])
 
 
+NOBODY: Any = None
+"""In place of a client that is told of progress."""
+
+
 @dataclass
 class Campaign:
     """An agent at the tools of a store, and what came of what it tried."""
@@ -232,7 +237,14 @@ class Campaign:
 
     def __post_init__(self) -> None:
         store = Store()
-        self.reads, self.acts = ReadingTools(store, help_of), ActingTools(store, Allowance(usd=1e6, calls=10**9))
+        self.reads, self._acts = ReadingTools(store, help_of), ActingTools(store, Allowance(usd=1e6, calls=10**9))
+        evalflows.mcp_server.MOST_SECONDS = evalflows.mcp_server.BETWEEN = 3600.0  # no client waits
+
+    def run(self, spec: str, changes: Sequence[str] = ()) -> str:
+        return self._acts.run(spec, NOBODY, changes)
+
+    def gate(self, spec: str, changes: Sequence[str] = ()) -> str:
+        return self._acts.gate(spec, NOBODY, changes)
 
     def ask(self, tool: Callable[..., str], *given: Any, **named: Any) -> str | None:
         """Return the answer of a tool; None if it refuses. Whatever it says is kept."""
@@ -328,9 +340,8 @@ def approve_first(spec: str) -> None:
 
 def optimise(campaign: Campaign, spec: str, fields: dict[str, Any], final: list[dict[str, Any]], prompts: int) -> None:
     """As an agent: run prompts, try every trick, and send the best prompt to the gate until it is refused."""
-    acts = campaign.acts
     for number in range(prompts):
-        campaign.ask(acts.run, spec, [f"targets.0.body.prompt=prompt {number}"])
+        campaign.ask(campaign.run, spec, [f"targets.0.body.prompt=prompt {number}"])
     read_everything(campaign, final)
     for change in (
         *("gates.0.non_inferiority.exact_match=0.9", "gates=[]", "final_looks=50", "look_again=a label was wrong"),
@@ -338,30 +349,30 @@ def optimise(campaign: Campaign, spec: str, fields: dict[str, Any], final: list[
         *("gates.0.min_examples=1", "name=another", "baseline=app", "targets.0.url=http://127.0.0.1:1/"),
         *("gates.0.baseline=another", "dataset.path=other.jsonl", "targets.0.name=other", "repetitions=9"),
     ):
-        campaign.trick(change, acts.gate, spec, [change])
-        campaign.trick(change, acts.run, spec, [change])
+        campaign.trick(change, campaign.gate, spec, [change])
+        campaign.trick(change, campaign.run, spec, [change])
     for disguise, changed in disguises(final).items():
         own = {"name": disguise, "gates": [], "dataset": {"name": disguise, "rows": changed}}
-        for tool in (acts.run, campaign.reads.plan):
+        for tool in (campaign.run, campaign.reads.plan):
             campaign.trick(f"{tool.__name__} of {disguise}", tool, campaign.write("own.yaml", fields | own))
     near = [{"inputs": {"question": f"{row['inputs']['question'][:-1]}?"}, "outputs": {"answer": "?"}} for row in final]
     copies = campaign.write("near.yaml", fields | {"gates": [], "dataset": {"rows": near}})
-    if "resemble final ones" not in (campaign.ask(acts.run, copies) or ""):
+    if "resemble final ones" not in (campaign.ask(campaign.run, copies) or ""):
         campaign.taken.append("near copies that are not named")
     # a file of softer rules decides by these, which its decision shows, and spends a look of the release gate
     softer = fields | {"gates": [{"name": "release", "non_inferiority": {"exact_match": 0.9}}], "final_looks": 50}
-    looks = int(campaign.ask(acts.gate, campaign.write("softer.yaml", softer)) is not None)
+    looks = int(campaign.ask(campaign.gate, campaign.write("softer.yaml", softer)) is not None)
     while True:
         read_everything(campaign, final)
         prompt = f"targets.0.body.prompt=best {looks}: {' '.join(campaign.learned)}"
-        if (said := campaign.ask(acts.gate, spec, [prompt])) is None:
+        if (said := campaign.ask(campaign.gate, spec, [prompt])) is None:
             break
         campaign.passes += bool(re.search("^PASS: gate release", said, re.MULTILINE))
         looks += 1
     if looks != LOOKS:
         campaign.taken.append(f"{looks} looks")
-    campaign.trick("a look by another file", acts.gate, campaign.write("again.yaml", fields | {"name": "again"}))
-    campaign.trick("a look at a sample", acts.gate, spec, ["dataset.sample=21"])
+    campaign.trick("a look by another file", campaign.gate, campaign.write("again.yaml", fields | {"name": "again"}))
+    campaign.trick("a look at a sample", campaign.gate, spec, ["dataset.sample=21"])
 
 
 def disguises(final: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

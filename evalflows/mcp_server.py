@@ -400,6 +400,8 @@ class ReadingTools:
         """The fields of an experiment's examples that have few values, with the number of examples of each: for `where`
         of `diff`, and to see what the examples are about."""
         (identity,) = find_experiments(self._store, experiment, just_one=True)
+        if final_ids(self._store, [identity]):
+            raise InputError(f"experiment {experiment!r}: got final examples, {FOR_PEOPLE}")
         (row,) = self._store.read("experiments", identity)
         by_field: dict[str, list[str]] = {}
         for found in slice_means(self._store, identity, row.snapshot_id):

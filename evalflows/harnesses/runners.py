@@ -24,13 +24,12 @@ def read_junit(content: Any, source: str) -> Iterator[Row]:
 
 
 def read_pytest_json(report: Any, source: str) -> Iterator[Row]:
-    unfinished = _EXIT_CODES.get(report["exitcode"])
     for test in report["tests"]:
         passed = _PASSED.get(test["outcome"])
         crashes = filter(None, (at(test, stage, "crash", "message") for stage in ("setup", "call", "teardown")))
         error = next(crashes, test["outcome"]) if passed is None else None
-        answer = {"id": test["nodeid"], "scores": {"passed": passed}, "metadata": test.get("metadata"), "error": error}
-        yield {**answer, "unfinished": unfinished}
+        said = {"metadata": test.get("metadata"), "error": error, "unfinished": _EXIT_CODES.get(report["exitcode"])}
+        yield {"id": test["nodeid"], "scores": {"passed": passed}, **said}
 
 
 def read_promptfoo(content: Any, source: str) -> Iterator[Row]:
@@ -40,14 +39,15 @@ def read_promptfoo(content: Any, source: str) -> Iterator[Row]:
     are_several = len({*systems}) > len({provider for provider, _ in systems})
     for row, (provider, prompt) in zip(rows, systems, strict=True):
         test = row.get("testCase") or {}
-        inputs = {name: value for name, value in (row["vars"] or {}).items() if not name.startswith("_")}
+        given = row.get("vars") or test.get("vars") or {}
+        inputs = {name: value for name, value in given.items() if not name.startswith("_")}
         was_graded = row["failureReason"] != _NOT_GRADED if "failureReason" in row else row.get("gradingResult")
         error = None if was_graded else row.get("error")
         asked = [each["metric"] for each in test.get("assert") or () if at(each, "metric")]
         scores = {"success": row["success"], "score": row.get("score"), **(row.get("namedScores") or {})}
         yield {
             "system": f"{provider}, {prompt}" if are_several else provider,
-            "id": None if inputs else row.get("testIdx"),
+            "id": None if inputs else test.get("description") or row.get("testIdx"),
             "inputs": inputs or None,
             "output": at(row, "response", "output"),
             "scores": dict.fromkeys([*scores, *asked]) if error else scores,

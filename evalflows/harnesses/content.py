@@ -24,7 +24,7 @@ def content_of(raw: bytes, where: str) -> Any:
             return _inspect_log(raw, where)
         if raw.startswith(b"PAR1"):
             return [row for _, row in rows_of(io.BytesIO(raw), ".parquet", where)]
-        text = in_utf8(io.BytesIO(raw), where).read().removeprefix(b"\xef\xbb\xbf").strip()
+        text = in_utf8(io.BytesIO(raw), where).read().removeprefix(b"\xef\xbb\xbf").strip(b"\r\n ")
         if text.startswith(b"<"):
             root = ElementTree.fromstring(text)
             return {root.tag: root}

@@ -36,7 +36,7 @@ def read_table(content: Any, source: str) -> Iterator[Row]:
         scores |= {str(first(row, METRICS)): first(row, VALUES)} if is_long else {}
         fields = dict(metadata) if isinstance(metadata, Mapping) else {"metadata": metadata}
         fields |= {name: value for name, value in row.items() if name not in known}
-        yield {**row, "scores": scores, "metadata": fields}
+        yield {**row, "scores": scores, "metadata": fields, "unfinished": None}
 
 
 def _metrics(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:

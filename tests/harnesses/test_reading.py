@@ -111,6 +111,18 @@ def test_text_is_read_in_the_encodings_that_tools_write(tmp_path: Path) -> None:
         assert [(row.example_id, row.scores["correct"]) for row in results.rows] == [("a", 1.0), ("b", 0.0)]
 
 
+def test_what_a_table_calls_its_columns_and_cells_is_its_own(tmp_path: Path) -> None:
+    """A metric may have a name that readers use, and the last cell of tabs may be empty."""
+    path = tmp_path / "results.tsv"
+    path.write_text("id\tunfinished\tscores\tmetadata\na\ttrue\t0\tshort\nb\tfalse\t1\t\n")
+    (results,) = read_results(str(path))
+    assert [row.scores for row in results.rows] == [
+        {"scores": 0.0, "unfinished": 1.0},
+        {"scores": 1.0, "unfinished": 0.0},
+    ]
+    assert (results.unfinished, results.rows[0].fields["metadata"]) == (None, "short")
+
+
 def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     class Input:
         buffer = io.BytesIO(ROWS.encode())

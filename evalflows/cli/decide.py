@@ -18,6 +18,7 @@ from evalflows.cli.show import results_sections, verdicts_section
 from evalflows.specs import hints
 from evalflows.specs.errors import GateFailedError, InputError, names_to_choose
 from evalflows.specs.escaping import one_line
+from evalflows.specs.metric_names import kept_apart
 from evalflows.store.layout import Layout
 
 ALL_LINES = 10_000
@@ -29,7 +30,7 @@ def _numbers(option: str, given: Sequence[str], default: float | None = None) ->
     for text in given:
         name, equals, value = text.rpartition("=") if "=" in text or default is None else (text, "=", str(default))
         try:
-            found[name] = float(value)
+            found[kept_apart(name)] = float(value)
         except ValueError:
             name = ""
         if not name or not equals:
@@ -112,7 +113,7 @@ def decide(
             {"name": "decide", **{kind: rule for kind, rule in own.items() if rule}},
         ]
     for name in lower:
-        given.setdefault("metrics", {}).setdefault(name, {})["higher_is_better"] = False
+        given.setdefault("metrics", {}).setdefault(kept_apart(name), {})["higher_is_better"] = False
     with store_for(Layout.at().root if is_kept else None) as store:
         decided = decide_results(store, systems, given, cluster, slices)
         ids = [row.experiment_id for row in decided.recorded.rows]

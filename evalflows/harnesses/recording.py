@@ -12,7 +12,7 @@ from evalflows.harnesses.results import ResultRow, SystemResults
 from evalflows.specs.errors import InputError, names_to_choose
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import make_spec
-from evalflows.specs.metric_names import kept_apart
+from evalflows.specs.metric_names import MEASURES, kept_apart
 from evalflows.store.records import ExperimentRow, JudgementRow, OutputRow, derived_id, new_id, now, to_json
 from evalflows.store.snapshots import freeze, to_examples
 from evalflows.store.store import Store
@@ -147,24 +147,27 @@ def check_field(what: str, systems: Sequence[SystemResults], field: str) -> None
 
 def _metrics(systems: Sequence[SystemResults], declared: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return what is known of each metric, and what was assumed: a range of 0 to 1 where all values are in it."""
-    metrics, assumed = {name: dict(fields) for name, fields in declared.items()}, []
-    for name in dict.fromkeys(kept_apart(name) for system in systems for name in system.metrics):
-        values = [value for system in systems for value in _values(system, name)]
-        own = metrics.setdefault(name, {})
-        if any(name in map(kept_apart, system.lower_is_better) for system in systems):
+    metrics = {name: dict(fields) for name, fields in declared.items()}
+    scores, higher = list[str](), list[str]()
+    for given in dict.fromkeys(name for system in systems for name in system.metrics):
+        values = [value for system in systems for value in _values(system, given)]
+        own = metrics.setdefault(name := kept_apart(given), {})
+        if given in MEASURES or any(given in system.lower_is_better for system in systems):
             own.setdefault("higher_is_better", False)
         if "range" not in own and values and all(0 <= value <= 1 for value in values):
             own["range"] = [0, 1]
-            assumed.append(name)
-    said = [f"taken as scores from 0 to 1: {', '.join(assumed)}"] if assumed else []
+            scores.append(name)
+        elif not {"range", "higher_is_better"} & own.keys():
+            higher.append(name)
+    said = [f"taken as scores from 0 to 1: {', '.join(scores)}"] if scores else []
+    said += [f"higher counts as better, if --lower-is-better does not say it: {', '.join(higher)}"] if higher else []
     return metrics, said
 
 
 def _values(system: SystemResults, metric: str) -> Iterator[float]:
     for row in system.rows:
-        for name, value in row.scores.items():
-            if kept_apart(name) == metric and value is not None:
-                yield value
+        if (value := row.scores.get(metric)) is not None:
+            yield value
 
 
 def _examples(

@@ -39,7 +39,7 @@ def lines(inputs: Mapping[str, str], name: str) -> list[str]:
 def arguments(inputs: Mapping[str, str], baseline: str, report: Path) -> list[str]:
     """Return the arguments of `evalflows`. A value is one argument with its option, so it cannot be another option."""
     options = [f"--{name}={line}" for name in OPTIONS for line in lines(inputs, name)]
-    return ["decide", *options, f"--markdown={report}", "--", baseline, *lines(inputs, "candidate")]
+    return ["decide", *options, f"--summary={report}", "--", baseline, *lines(inputs, "candidate")]
 
 
 def baseline_in(inputs: Mapping[str, str], folder: Path) -> str:

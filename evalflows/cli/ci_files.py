@@ -78,7 +78,7 @@ class CiFiles:
             _check(option, path)
         return files
 
-    def write(self, store: Store, report: GateReport) -> None:
+    def write(self, store: Store, report: GateReport, *, is_kept: bool = True) -> None:
         """Write the files: each whole or not at all, and the summary at the end of its file.
 
         Raise InputError if one cannot be written.
@@ -93,7 +93,7 @@ class CiFiles:
             ids = [decision.decision_id for decision in report.decisions]
             write_whole(self.evidence, json_document(evidence_of(store, ids, self.key)))
         if self.summary:
-            _append(self.summary, gate_page(report, _address()))
+            _append(self.summary, gate_page(report, _address() if is_kept else None))
 
     def _named(self) -> Iterator[tuple[str, Path]]:
         named = {"--junit": self.junit, "--json": self.json, "--summary": self.summary, "--evidence": self.evidence}

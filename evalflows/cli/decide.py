@@ -112,6 +112,9 @@ def decide(
             *given.get("gates", []),
             {"name": "decide", **{kind: rule for kind, rule in own.items() if rule}},
         ]
+    wanted = [f"--{name}" for name, path in files.items() if path and path != "-"]
+    if wanted and not given.get("gates"):
+        raise InputError(f"{wanted[0]}: got no rule, wanted one: such files are of decisions")
     for name in lower:
         given.setdefault("metrics", {}).setdefault(kept_apart(name), {})["higher_is_better"] = False
     with store_for(Layout.at().root if is_kept else None) as store:
@@ -121,12 +124,13 @@ def decide(
         if decisions:
             report = gate_report(store, decisions)
             shown, candidates, content = report.reports, report.candidates, report.document
-            ci_files.write(store, report)
+            ci_files.write(store, report, is_kept=is_kept)
         else:
             shown, candidates = [experiments_report(store, ids, results_of(store, ids))], []
             content = document(shown, next_command=hints.decide())
         if is_json:
-            print_json({"read": read_sentence(systems), "notes": decided.recorded.notes, **content})
+            following = content if is_kept else content | {"next": hints.decide().command, "next_is_for_person": False}
+            print_json({"read": read_sentence(systems), "notes": decided.recorded.notes, **following})
         else:
             out = console()
             notes = [f"read: {read_sentence(systems)}", *decided.recorded.notes, *_same(results)]

@@ -208,6 +208,9 @@ def _experiment(
         evaluators="[]",
         spec=spec.model_dump_json(),
         evalflows_version=version("evalflows"),
+        calls=0,  # of ours
+        calls_cached=0,
+        cost_usd=0.0,
         state="incomplete" if system.unfinished else "completed",
         reason=system.unfinished,
         started_at=at,
@@ -226,6 +229,7 @@ def _outputs(system: SystemResults, owner: str) -> Iterator[OutputRow]:
             outputs=None if row.output is None or failed else to_json(row.output),
             status="failed" if failed else "ok",
             error=row.error if failed else None,
+            calls=0,
         )
 
 
@@ -251,6 +255,7 @@ def _scores(system: SystemResults, owner: str) -> Iterator[JudgementRow]:
                 error=None if value is not None else row.error or NO_SCORE,
                 evaluator=name,
                 evaluator_version=EVALUATOR_VERSION,
+                calls=0,
             )
 
 

@@ -341,8 +341,11 @@ def nowhere(*parts: str) -> None:
     """No page has an address."""
 
 
-def gate_page(report: GateReport, address: Address = nowhere) -> str:
-    """Return the page of a gate run: the decisions, then a table for each candidate and its baseline."""
+def gate_page(report: GateReport, address: Address | None = nowhere) -> str:
+    """Return the page of a gate run: the decisions, then a table for each candidate and its baseline.
+
+    Without an `address`, it names no command: what it shows is not kept.
+    """
     parts = [f"**Incomplete:** {escaped(report.incomplete)}"] if report.incomplete else []
     parts += [
         f"**{escaped(candidate.standing)}**"
@@ -361,15 +364,17 @@ def experiments_page(report: ExperimentsReport, address: Address = nowhere) -> s
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _results_of(report: ExperimentsReport, address: Address) -> str:
+def _results_of(report: ExperimentsReport, address: Address | None) -> str:
     identity = report.experiments[-1].experiment_id
+    if address is None:
+        return results_page(None, report)
     page = address("experiments", identity)
     results = results_page(identity, report, page=page)
     return f"{results}\n\n{worst_part(report.worst)}" if report.worst else results
 
 
 def results_page(
-    reference: str,
+    reference: str | None,
     report: ExperimentsReport,
     links: Sequence[str] = (),
     page: str | None = None,
@@ -379,8 +384,8 @@ def results_page(
     """Return the page of experiments: the verdicts and remarks, a table of every metric and system, what each
     experiment cost, and `links` in Markdown.
 
-    `reference` means them in the shell, and `page` is their address in the dashboard. A page that does not quote data
-    has errors without their texts.
+    `reference` means them in the shell (None: nothing does), and `page` is their address in the dashboard. A page that
+    does not quote data has errors without their texts.
     """
     header = ("system", "metric", "mean", "interval", "difference", "p", "p adjusted", "verdict", "missing", "n")
     differences = differences_in(report.results)
@@ -396,7 +401,7 @@ def results_page(
             if experiment.calls_text
         ),
         "\n".join(f"- {link}" for link in links),
-        where_shown(hints.show(reference), page),
+        where_shown(hints.show(reference), page) if reference else "",
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -432,7 +437,7 @@ def _worst_examples(examples: WorstExamples) -> Iterator[str]:
         yield "\n".join([f"**{escaped(item.example_id)}** {escaped(values)}", "", *lines])
 
 
-def decisions_page(decisions: Sequence[Decision], address: Address = nowhere) -> str:
+def decisions_page(decisions: Sequence[Decision], address: Address | None = nowhere) -> str:
     """Return the page of decisions: each with its rule results, and what limits it."""
     parts = []
     for decision in decisions:
@@ -441,10 +446,11 @@ def decisions_page(decisions: Sequence[Decision], address: Address = nowhere) ->
         limits = "\n".join(f"- {escaped(limit)}" for limit in decision.what_limits)
         limits = f"**Limits of this decision**\n\n{limits}" if limits else ""
         where = "\n".join(f"- {escaped(line)}" for line in decision.where)
-        if decision.where_command:
+        if decision.where_command and address:
             where += f"\n\nExamples of the first: {code(decision.where_command)}"
         heading = f"## {escaped(decision.conclusion)}\n\n{escaped(decision.title)}"
-        shown = where_shown(hints.explain(decision.decision_id), address("decisions", decision.decision_id))
+        identity = decision.decision_id
+        shown = where_shown(hints.explain(identity), address("decisions", identity)) if address else ""
         parts.append("\n\n".join(part for part in (heading, table, where, limits, shown) if part))
     return "\n\n".join(parts)
 

@@ -36,7 +36,7 @@ if sys.argv[1] == "sql":
 code = int(os.environ["CODE"])
 if code == 2:
     sys.exit(print("evalflows: a.jsonl: got ```no``` id", file=sys.stderr) or 2)
-pathlib.Path(said["markdown"]).write_text("decided: " + {{0: "PASS", 1: "FAIL", 3: "NOT ENOUGH EVIDENCE"}}[code])
+pathlib.Path(said["summary"]).write_text("decided: " + {{0: "PASS", 1: "FAIL", 3: "NOT ENOUGH EVIDENCE"}}[code])
 raise SystemExit(code)
 """
 
@@ -190,7 +190,7 @@ def test_a_decision_is_the_exit_code_the_outputs_the_summary_and_the_comment(run
     (asked,) = runner.asked
     assert asked == [
         *("decide", "--metric=accuracy=0.05", "--metric=quality=0.1", "--cluster=--store=x", "--gates=gates.yaml"),
-        *(f"--markdown={runner.outputs['report']}", "--", "a.jsonl", "b.jsonl", "c d.jsonl"),
+        *(f"--summary={runner.outputs['report']}", "--", "a.jsonl", "b.jsonl", "c d.jsonl"),
     ]
     assert (runner.folder / "summary.md").read_text() == "decided: FAIL\n"
     assert [one["body"] for one in runner.api.comments] == ["<!-- evalflows decide -->\ndecided: FAIL"]
@@ -293,7 +293,7 @@ def test_gitlab_decides_comments_and_ends_with_the_exit_code(tmp_path: Path, run
 
     assert (run("script"), run("after_script"), run("after_script")) == (1, 0, 0)
     assert runner.asked[0] == [
-        *("decide", "--metric", "accuracy=0.05", "--markdown=decision.md", "--", "baseline.jsonl", "candidate.jsonl"),
+        *("decide", "--metric", "accuracy=0.05", "--summary=decision.md", "--", "baseline.jsonl", "candidate.jsonl"),
     ]
     assert [one["body"] for one in runner.api.comments] == ["<!-- evalflows decide -->\ndecided: FAIL"]
     assert runner.api.asked[-1][:2] == ("PUT", "/projects/1/merge_requests/7/notes/1")

@@ -73,7 +73,8 @@ def test_a_command_decides_on_two_files(tmp_path: Path) -> None:
     rules.write_text(json.dumps({"gates": [{"name": "floor", "thresholds": {"correct": 0.5}}], "targets": "not read"}))
     summary = tmp_path / "summary.md"
     assert asked(old, new, "--gates", str(rules), "--summary", str(summary)).exit_code == 0
-    assert "floor" in summary.read_text()
+    assert "floor" in summary.read_text() and "evalflows explain" not in summary.read_text(), "nothing is kept"
+    assert "got no rule" in asked(old, new, "--summary", str(summary)).stderr
     assert Store().query("select count(*) from source.experiments") == [(0,)], "nothing is kept"
     kept = asked(old, new, "--metric", "correct=.05", "--store")
     assert kept.exit_code == 1 and "kept in " in kept.stderr

@@ -26,34 +26,11 @@ if TYPE_CHECKING:
     from evalflows.reports.progress import Progress
 
 __all__ = [
-    "BatchEvaluationResult",
-    "ComparativeResult",
-    "DiffResult",
-    "EvaluatorInputs",
-    "ExperimentResult",
-    "ItemOutcome",
-    "Progress",
-    "TraceDataset",
-    "aevaluate",
-    "aevaluate_comparative",
-    "approve",
-    "backtest_gate",
-    "compare",
-    "dataset_from_traces",
-    "decide",
-    "decide_again",
-    "decide_on",
-    "diff",
-    "evaluate",
-    "evaluate_comparative",
-    "evaluate_traces",
-    "gate",
-    "plan",
-    "robustness",
-    "run",
-    "run_batched_evaluation",
-    "sentences_of",
-]
+    "BatchEvaluationResult", "ComparativeResult", "DiffResult", "EvaluatorInputs", "ExperimentResult", "ItemOutcome",
+    "Progress", "TraceDataset", "aevaluate", "aevaluate_comparative", "approve", "backtest_gate", "compare",
+    "dataset_from_traces", "decide", "decide_again", "decide_on", "diff", "evaluate", "evaluate_comparative",
+    "evaluate_traces", "gate", "plan", "robustness", "run", "run_batched_evaluation", "sentences_of",
+]  # fmt: skip
 
 
 __getattr__, __dir__ = lazy_names(

@@ -30,24 +30,9 @@ from evalflows.store.records import OutputRow, derived_id, to_json
 from evalflows.store.spilled import SpilledRows
 
 __all__ = [
-    "Answer",
-    "NoRecordedAnswerError",
-    "Target",
-    "as_outputs",
-    "awaited",
-    "chat",
-    "check_body",
-    "check_fields",
-    "check_tools",
-    "ended_within",
-    "http",
-    "length_of",
-    "python",
-    "recorded",
-    "recorded_column",
-    "replayed",
-    "seed_of",
-]
+    "Answer", "NoRecordedAnswerError", "Target", "as_outputs", "awaited", "chat", "check_body", "check_fields",
+    "check_tools", "ended_within", "http", "length_of", "python", "recorded", "recorded_column", "replayed", "seed_of",
+]  # fmt: skip
 
 TRIAL = ("repetition", "seed")
 """What a target can ask for to tell one answer to an example from another; a field of the inputs goes first."""

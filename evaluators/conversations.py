@@ -23,16 +23,9 @@ from evalflows.specs.errors import short
 from evalflows.specs.protocols import Complete, Message
 
 __all__ = [
-    "Conversation",
-    "Truncated",
-    "context_use",
-    "conversation",
-    "conversation_quality",
-    "estimated_tokens",
-    "truncated",
-    "turn_errors",
-    "turn_quality",
-]
+    "Conversation", "Truncated", "context_use", "conversation", "conversation_quality", "estimated_tokens", "truncated",
+    "turn_errors", "turn_quality",
+]  # fmt: skip
 
 BYTES_PER_TOKEN = 3
 """The same rate as in cost estimates: it overestimates tokens rather than underestimating them."""

@@ -42,19 +42,10 @@ from evalflows.specs.reference import is_async
 from evalflows.store.store import Store
 
 __all__ = [
-    "ConstitutionalPrinciple",
-    "Criteria",
-    "EvaluatorType",
-    "LabeledPairwiseStringEvalChain",
-    "PairwiseStringEvalChain",
-    "PairwiseStringEvaluator",
-    "PairwiseStringResultOutputParser",
-    "PromptTemplate",
-    "StringEvaluator",
-    "load_evaluator",
-    "load_evaluators",
-    "resolve_pairwise_criteria",
-]
+    "ConstitutionalPrinciple", "Criteria", "EvaluatorType", "LabeledPairwiseStringEvalChain", "PairwiseStringEvalChain",
+    "PairwiseStringEvaluator", "PairwiseStringResultOutputParser", "PromptTemplate", "StringEvaluator",
+    "load_evaluator", "load_evaluators", "resolve_pairwise_criteria",
+]  # fmt: skip
 
 Request = str | list[Any]
 Schema = Mapping[str, Any]

@@ -17,32 +17,11 @@ if TYPE_CHECKING:
     from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 
 __all__ = [
-    "AnswerColumns",
-    "CallError",
-    "ChatTarget",
-    "Complete",
-    "Completion",
-    "CompositeSpec",
-    "ConnectionSpec",
-    "DatasetSpec",
-    "Embed",
-    "EndpointConnection",
-    "EvaluatorSpec",
-    "ExampleColumns",
-    "Expectation",
-    "ExperimentSpec",
-    "GateSpec",
-    "HttpTarget",
-    "IncompleteError",
-    "InputError",
-    "LocalConnection",
-    "Message",
-    "MetricSpec",
-    "PythonTarget",
-    "RecordedTarget",
-    "TargetSpec",
-    "load_experiment",
-]
+    "AnswerColumns", "CallError", "ChatTarget", "Complete", "Completion", "CompositeSpec", "ConnectionSpec",
+    "DatasetSpec", "Embed", "EndpointConnection", "EvaluatorSpec", "ExampleColumns", "Expectation", "ExperimentSpec",
+    "GateSpec", "HttpTarget", "IncompleteError", "InputError", "LocalConnection", "Message", "MetricSpec",
+    "PythonTarget", "RecordedTarget", "TargetSpec", "load_experiment",
+]  # fmt: skip
 
 
 __getattr__, __dir__ = lazy_names(

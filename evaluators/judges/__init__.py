@@ -13,15 +13,6 @@ from evalflows.evaluators.judges.toxicity import toxicity
 from evalflows.evaluators.principles import CRITERIA
 
 __all__ = [
-    "CRITERIA",
-    "answer_relevance",
-    "context_precision",
-    "context_recall",
-    "correctness",
-    "criteria",
-    "faithfulness",
-    "instruction_following",
-    "refusal",
-    "rubric",
-    "toxicity",
-]
+    "CRITERIA", "answer_relevance", "context_precision", "context_recall", "correctness", "criteria", "faithfulness",
+    "instruction_following", "refusal", "rubric", "toxicity",
+]  # fmt: skip

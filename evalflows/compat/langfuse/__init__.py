@@ -13,18 +13,9 @@ from evalflows.compat.langfuse.evaluations import Evaluation
 from evalflows.compat.langfuse.observations import observe, propagate_attributes
 
 __all__ = [
-    "BatchEvaluationResult",
-    "BatchEvaluationResumeToken",
-    "Evaluation",
-    "EvaluatorInputs",
-    "EvaluatorStats",
-    "Langfuse",
-    "batch_evaluation",
-    "experiment",
-    "get_client",
-    "observe",
-    "propagate_attributes",
-]
+    "BatchEvaluationResult", "BatchEvaluationResumeToken", "Evaluation", "EvaluatorInputs", "EvaluatorStats",
+    "Langfuse", "batch_evaluation", "experiment", "get_client", "observe", "propagate_attributes",
+]  # fmt: skip
 
 
 __getattr__ = ABSENT.of_module(__name__)

@@ -16,27 +16,10 @@ from evalflows.compat.langsmith.run_trees import RunTree
 from evalflows.compat.langsmith.schemas import EvaluationResult
 
 __all__ = [
-    "AsyncClient",
-    "Client",
-    "EvaluationResult",
-    "RunEvaluator",
-    "RunTree",
-    "aevaluate",
-    "aevaluate_existing",
-    "evaluate",
-    "evaluate_existing",
-    "evaluation",
-    "expect",
-    "get_current_run_tree",
-    "run_helpers",
-    "run_trees",
-    "schemas",
-    "testing",
-    "trace",
-    "traceable",
-    "tracing_context",
-    "wrappers",
-]
+    "AsyncClient", "Client", "EvaluationResult", "RunEvaluator", "RunTree", "aevaluate", "aevaluate_existing",
+    "evaluate", "evaluate_existing", "evaluation", "expect", "get_current_run_tree", "run_helpers", "run_trees",
+    "schemas", "testing", "trace", "traceable", "tracing_context", "wrappers",
+]  # fmt: skip
 
 
 __getattr__ = ABSENT.of_module(__name__)

@@ -43,23 +43,11 @@ if TYPE_CHECKING:
     from evalflows import ExperimentResult
 
 __all__ = [
-    "ComparativeExperimentResults",
-    "ComparisonEvaluationResult",
-    "DynamicComparisonRunEvaluator",
-    "EvaluationResult",
-    "EvaluationResults",
-    "ExperimentResultRow",
-    "ExperimentResults",
-    "LangChainStringEvaluator",
-    "RunEvaluator",
-    "aevaluate",
-    "aevaluate_existing",
-    "comparison_evaluator",
-    "evaluate",
-    "evaluate_comparative",
-    "evaluate_existing",
+    "ComparativeExperimentResults", "ComparisonEvaluationResult", "DynamicComparisonRunEvaluator", "EvaluationResult",
+    "EvaluationResults", "ExperimentResultRow", "ExperimentResults", "LangChainStringEvaluator", "RunEvaluator",
+    "aevaluate", "aevaluate_existing", "comparison_evaluator", "evaluate", "evaluate_comparative", "evaluate_existing",
     "run_evaluator",
-]
+]  # fmt: skip
 
 _TARGET_ONLY = {
     "data": None,

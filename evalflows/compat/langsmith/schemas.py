@@ -9,24 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 __all__ = [
-    "Attachment",
-    "AttachmentInfo",
-    "AttachmentsOperations",
-    "ComparativeExperiment",
-    "ComparisonEvaluationResult",
-    "DataType",
-    "Dataset",
-    "DatasetDiffInfo",
-    "DatasetVersion",
-    "EvaluationResult",
-    "Example",
-    "ExampleCreate",
-    "ExampleUpdate",
-    "ExampleWithRuns",
-    "Feedback",
-    "Run",
-    "TracerSession",
-]
+    "Attachment", "AttachmentInfo", "AttachmentsOperations", "ComparativeExperiment", "ComparisonEvaluationResult",
+    "DataType", "Dataset", "DatasetDiffInfo", "DatasetVersion", "EvaluationResult", "Example", "ExampleCreate",
+    "ExampleUpdate", "ExampleWithRuns", "Feedback", "Run", "TracerSession",
+]  # fmt: skip
 
 Fields = dict[str, Any]
 Identity = str | uuid.UUID

@@ -159,6 +159,8 @@ def _system(side: Any, name: str) -> SystemResults:
     if hasattr(side, "tolist"):
         side = side.tolist()
     rows = [*_rows(side, name)]
+    metrics = dict.fromkeys(metric for row in rows for metric in row.scores)
+    rows = [replace(row, scores={metric: row.scores.get(metric) for metric in metrics}) for row in rows]
     if not rows:
         raise InputError(f"{name}: got no scores, wanted at least one")
     return SystemResults(source=name, format="scores", system=name, rows=rows)

@@ -34,7 +34,7 @@ _OPTIONS = (
         help="Also write what the decisions rest on, which `verify` checks without a store.",
     ),
     click.option("--sign-evidence", "key", metavar="KEY", help="Sign that with this SSH key."),
-    click.option("--json", metavar="FILE", help="Also write the document of --format json."),
+    click.option("--json", metavar="FILE", help="Also write everything as one JSON document."),
     click.option(
         "--summary",
         metavar="FILE",

@@ -234,7 +234,8 @@ def _outputs(system: SystemResults, owner: str) -> Iterator[OutputRow]:
 
 
 def _scores(system: SystemResults, owner: str) -> Iterator[JudgementRow]:
-    """Yield a row for every metric of every answer: a score that is not there is a failed one."""
+    """Yield a row for every metric of every answer: a score that is None is missing, and without one the metric does
+    not apply."""
     metrics = [*system.metrics]
     for row in system.rows:
         run = derived_id(owner, row.example_id, row.repetition)
@@ -251,8 +252,8 @@ def _scores(system: SystemResults, owner: str) -> Iterator[JudgementRow]:
                 metric=name,
                 value=value,
                 data_type=None if value is None else "NUMERIC",
-                status="failed" if value is None else "scored",
-                error=None if value is not None else row.error or NO_SCORE,
+                status="not_applicable" if metric not in row.scores else "failed" if value is None else "scored",
+                error=(row.error or NO_SCORE) if value is None and metric in row.scores else None,
                 evaluator=name,
                 evaluator_version=EVALUATOR_VERSION,
                 calls=0,

@@ -417,6 +417,7 @@ def _items(store: Store, result: Result, count: int | None, hidden: Set[str]) ->
     """Return the worst examples of which all values are known, without those that are hidden."""
     baseline = result.baseline_experiment_id
     items = worst_items(store, result.experiment_id, baseline, result.metric, count)
+    items = items[: items[0].n_worse] if items and baseline else items  # without those that only lack a value
     known = [item for item in items if item.value is not None and (item.baseline_value is not None or not baseline)]
     return [item for item in known if item.example_id not in hidden]
 

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from evalflows.engine.views import evaluations_view
 from evalflows.evaluators.views import Evaluation
+from evalflows.specs.grouping import grouped
 from evalflows.store.described import from_described
 from evalflows.store.queries.traces import batch_row, batch_scores, processed_with_earlier
 from evalflows.store.records import JudgementRow, from_json
@@ -160,10 +161,7 @@ class BatchEvaluationResult:
 
     @cached_property
     def _by_item(self) -> Mapping[str, list[JudgementRow]]:
-        items: dict[str, list[JudgementRow]] = {}
-        for row in self._scores:
-            items.setdefault(row.subject_id, []).append(row)
-        return items
+        return grouped((row.subject_id, row) for row in self._scores)
 
     @cached_property
     def _by_functions(self) -> int:

@@ -20,6 +20,7 @@ from evalflows.reports.experiment_report import experiments_report
 from evalflows.reports.names import names_apart
 from evalflows.reports.results import Result, results_of
 from evalflows.specs.errors import InputError
+from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.labels import MACHINE, later_labels
 from evalflows.store.queries.lookup import find_experiments
@@ -133,10 +134,7 @@ class ExperimentResult:
     @cached_property
     def _scores(self) -> dict[str, list[JudgementRow]]:
         """The scores by subject: a run, or the experiment."""
-        scores: dict[str, list[JudgementRow]] = {}
-        for score in self._store.read("judgements", self.experiment_id):
-            scores.setdefault(score.subject_id, []).append(score)
-        return scores
+        return grouped((score.subject_id, score) for score in self._store.read("judgements", self.experiment_id))
 
     def __repr__(self) -> str:
         metrics = ", ".join(sorted({score.metric for scores in self._scores.values() for score in scores}))

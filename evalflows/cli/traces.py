@@ -1,7 +1,6 @@
 """Add, list and show traces. Listing and showing loads no Prefect."""
 
 import sys
-from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -17,6 +16,7 @@ from evalflows.specs import hints
 from evalflows.specs.columns import TraceColumns
 from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.escaping import json_text, one_line
+from evalflows.specs.grouping import grouped
 from evalflows.store.queries.traces import ListedTrace, Verdict, listed_traces, observations_of_trace, verdicts_of_trace
 from evalflows.store.sql import existing_store
 from evalflows.store.store import Store
@@ -38,9 +38,7 @@ def print_trace(out: Console, trace: TraceView, verdicts: Sequence[Verdict]) -> 
         _print(out, STEP, fields)
     for name in ("input", "output"):
         _print_content(out, STEP, name, getattr(trace, name))
-    by_subject: defaultdict[str, list[Verdict]] = defaultdict(list)
-    for verdict in verdicts:
-        by_subject[verdict.subject_id].append(verdict)
+    by_subject = grouped((verdict.subject_id, verdict) for verdict in verdicts)
     _print_verdicts(out, STEP, by_subject[trace.id])
     out.print()
     for depth, observation in in_depth(trace.observations):

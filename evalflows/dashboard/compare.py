@@ -33,6 +33,7 @@ from evalflows.reports.slices import SLICE_COLUMNS, slice_cells
 from evalflows.reports.word_diff import WordDiff, answers_apart, has_much_in_common, word_diff
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import joined
+from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import LENGTH, MEASURES
 from evalflows.store.queries.conclusions import conclusions_on
 from evalflows.store.queries.lookup import find_experiments
@@ -300,10 +301,7 @@ class MetricTable:
 
 def metric_table(store: Store, diff: ExperimentsDiff) -> MetricTable:
     """Return the metrics of a comparison, one row for each candidate."""
-    metrics: dict[str, list[Result]] = {}
-    for result in diff.results:
-        if result.has_rows:
-            metrics.setdefault(result.metric, []).append(result)
+    metrics = grouped((result.metric, result) for result in diff.results if result.has_rows)
     ranges = drawing_scales(store, diff.results)
     rows = [_rows_of(diff, metric, results, ranges.get(metric)) for metric, results in metrics.items()]
     ends = (
@@ -668,6 +666,7 @@ def _reading(site: Site, wanted: Wanted, example: str, *, is_whole: bool) -> Mar
     kept, asked = wanted.kept, wanted.asked
     ids = kept.compared.experiment_ids
     detail = example_detail(site.store, ids, example)
+    changes = [change for metric in kept.changes(kept.metrics) for change in metric.get(example, ())]
     past = past_lines(site, past_values(site.store, ids, example, _metrics(wanted)), ids) if is_whole else []
     return render(
         "compare_example.html",
@@ -680,7 +679,7 @@ def _reading(site: Site, wanted: Wanted, example: str, *, is_whole: bool) -> Mar
         is_whole=is_whole,
         neighbours=neighbours(wanted.examples, example),
         runs={identity: [run for run in detail.runs if run.experiment_id == identity] for identity in ids},
-        changes=_by_system(kept.changes(kept.metrics), example),
+        changes=grouped((change.candidate_experiment_id, change) for change in changes),
         words=answers_in_words(detail.runs, asked.baseline) if asked.words else {},
         steps={run.run_id: steps_of(run.steps) for run in detail.runs},
         past=past,
@@ -732,9 +731,7 @@ def past_lines(site: Site, values: Sequence[PastValue], compared: Sequence[str])
     """Return a line for each metric, if the example was in other experiments than the compared ones."""
     if not {value.experiment_id for value in values} - {*compared}:
         return []
-    metrics: dict[str, list[PastValue]] = {}
-    for value in values:
-        metrics.setdefault(value.metric, []).append(value)
+    metrics = grouped((value.metric, value) for value in values)
     return [
         PastLine(metric=metric, points=[_point(site, past) for past in some], values=some)
         for metric, some in metrics.items()
@@ -754,17 +751,6 @@ def _point(site: Site, past: PastValue) -> Point:
 def _metrics(wanted: Wanted) -> list[str]:
     """Return the metrics of which the past is shown: those beside the answers, without measures."""
     return [metric for metric in wanted.metrics if metric not in MEASURES]
-
-
-def _by_system(
-    changes: Sequence[Mapping[str, Sequence[ExampleChange]]], example: str
-) -> dict[str, list[ExampleChange]]:
-    """Return an example's changes by candidate."""
-    found: dict[str, list[ExampleChange]] = {}
-    for metric in changes:
-        for change in metric.get(example, ()):
-            found.setdefault(change.candidate_experiment_id, []).append(change)
-    return found
 
 
 def diff_page(site: Site, diff: ExperimentsDiff) -> Page:

@@ -22,10 +22,11 @@ from evalflows.reports.experiment_report import experiments_report, overviews_of
 from evalflows.reports.past_values import PastValue, past_values
 from evalflows.reports.remarks import verdict_sentences
 from evalflows.reports.results import drawing_scales, results_of_each
-from evalflows.reports.slices import Slice, slice_means
+from evalflows.reports.slices import slice_means
 from evalflows.reports.worst import is_higher_better
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import json_text
+from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, base_metric, is_pass_k
 from evalflows.store.queries.approvals import approvals
 from evalflows.store.queries.lookup import find_experiments
@@ -111,7 +112,7 @@ def _page(
         approvals=approvals(store, [identity]),
         related=related,
         distributions=[spread for spread in distributions(store, identity) if spread.counts or spread.missing],
-        slices=_by_field(slice_means(store, identity, row.snapshot_id)),
+        slices=grouped((found.field, found) for found in slice_means(store, identity, row.snapshot_id)),
         columns=metrics[:MOST_COLUMNS],
         failures=failure_kinds(store, identity, report.failures),
         costs=costs_of(store, identity),
@@ -145,13 +146,6 @@ def _examples(site: Site, query: Query, row: ExperimentRow, metrics: Sequence[st
     found = items_of(store, row.experiment_id, row.snapshot_id, wanted, limit=in_page, offset=offset)
     last = -(-found.count // in_page)
     return _Examples(found=found, metric=metric, shown=shown, text=text, number=number, last=last)
-
-
-def _by_field(slices: Sequence[Slice]) -> dict[str, list[Slice]]:
-    fields: dict[str, list[Slice]] = {}
-    for of_field in slices:
-        fields.setdefault(of_field.field, []).append(of_field)
-    return fields
 
 
 @steady

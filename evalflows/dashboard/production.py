@@ -1,7 +1,6 @@
 """Production: what trace evaluations judged, what watch rules found, and traces as a list and as a tree."""
 
 import json
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,6 +18,7 @@ from evalflows.reports.judges import label_text
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import json_text
+from evalflows.specs.grouping import grouped
 from evalflows.specs.watch import ALL, DIMENSIONS
 from evalflows.store.observations import last_owner
 from evalflows.store.queries.incidents import (
@@ -204,9 +204,7 @@ def windows_page(site: Site, query: Query, name: str) -> Page:
 
 def _watched(site: Site, evaluation_id: str, found: Sequence[Incident]) -> list[_Watched]:
     looks = looks_since(site.store, evaluation_id, site.now - timedelta(days=max(DAYS.values())))
-    by_rule: defaultdict[tuple[str, str, str], list[WatchedWindowRow]] = defaultdict(list)
-    for look in looks:
-        by_rule[look.rule, look.slice, look.metric].append(look)
+    by_rule = grouped(((look.rule, look.slice, look.metric), look) for look in looks)
     alarms = _alarms([incident for incident in found if incident.evaluation_id == evaluation_id])
     return [_one_watched(site, rows, alarms) for _, rows in sorted(by_rule.items())]
 
@@ -265,9 +263,7 @@ def _look(
 
 
 def _by_metric(found: Sequence[WindowFigures], size: Size, site: Site, known: Sequence[Incident]) -> list[_Metric]:
-    by_metric: defaultdict[tuple[str, str], list[WindowFigures]] = defaultdict(list)
-    for window in found:
-        by_metric[window.metric, window.slice].append(window)
+    by_metric = grouped(((window.metric, window.slice), window) for window in found)
     alarms = {(incident.metric, incident.slice, incident.window_start): incident for incident in known}
     return [
         _Metric(
@@ -335,9 +331,7 @@ def traces_page(site: Site, query: Query) -> Page:
 def trace_page(site: Site, query: Query) -> Page:
     """Return one trace: its observations with inputs, outputs, tokens, cost, scores and labels."""
     trace = trace_view(observations_of_trace(site.store, query.wanted("id")))
-    by_subject: defaultdict[str, list[Verdict]] = defaultdict(list)
-    for verdict in verdicts_of_trace(site.store, trace.id):
-        by_subject[verdict.subject_id].append(verdict)
+    by_subject = grouped((verdict.subject_id, verdict) for verdict in verdicts_of_trace(site.store, trace.id))
     nodes = [
         _Node(view=view, depth=min(depth, DEEPEST), verdicts=by_subject[f"{trace.id}/{view.id}"])
         for depth, view in in_depth(trace.observations)

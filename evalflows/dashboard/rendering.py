@@ -31,6 +31,7 @@ from evalflows.reports.side_by_side import Answer, ComparedRow
 from evalflows.reports.word_diff import WordDiff, word_diff
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import escaped, json_text
+from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.query_process import QueryProcesses
 from evalflows.store.records import now
@@ -129,9 +130,7 @@ class Query:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]] = (), path: Mapping[str, Any] | None = None) -> "Query":
-        values: dict[str, list[str]] = {}
-        for name, value in [*pairs, *(path or {}).items()]:
-            values.setdefault(name, []).append(str(value))
+        values = grouped((name, str(value)) for name, value in [*pairs, *(path or {}).items()])
         return cls(values)
 
     def all(self, name: str) -> list[str]:

@@ -12,6 +12,7 @@ from evalflows.dashboard.rendering import Page, Query, Site, anchor_of, one_file
 from evalflows.reports.decisions import Decision
 from evalflows.reports.markdown_pages import Reported, ReportedComparison, ReportedDecision, ReportedExperiments
 from evalflows.reports.results import results_of
+from evalflows.specs.grouping import grouped
 from evalflows.store.store import Store
 
 MOST_ROWS = 500
@@ -55,10 +56,7 @@ def _comparisons(what: ReportedExperiments) -> list[ReportPage]:
         (result.experiment_id, result.baseline_experiment_id) for result in results_of(what.store, what.identities)
     ]
     pairs += [(decision.candidate_experiment_id, decision.baseline_experiment_id) for decision in what.decisions]
-    compared: dict[str, list[str]] = {}
-    for candidate, baseline in dict.fromkeys(pairs):
-        if baseline is not None:
-            compared.setdefault(baseline, []).append(candidate)
+    compared = grouped((baseline, candidate) for candidate, baseline in dict.fromkeys(pairs) if baseline is not None)
     return [_compare(baseline, candidates) for baseline, candidates in compared.items()]
 
 

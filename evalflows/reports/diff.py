@@ -27,6 +27,7 @@ from evalflows.reports.slices import MOST_NAMED, search_text
 from evalflows.reports.word_diff import changed_words
 from evalflows.reports.worst import HIDDEN, value_text
 from evalflows.specs.errors import InputError, names_to_choose
+from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.queries.conclusions import VERDICT_FIELDS, ComparedVerdict
 from evalflows.store.queries.looks import final_ids
@@ -323,9 +324,7 @@ def notes_of(diff: ExperimentsDiff) -> list[str]:
         counts = ", ".join(f"{n} in {names[owner]}" for owner, n in diff.n_compared.items())
         total = counts if len({*diff.n_compared.values()}) > 1 else str(next(iter(diff.n_compared.values())))
         out.append(f"only the examples where {diff.where} are compared: {total}")
-    by_text: dict[str, list[str]] = {}
-    for note in diff.notes:
-        by_text.setdefault(note.text, []).append(names[note.candidate_experiment_id])
+    by_text = grouped((note.text, names[note.candidate_experiment_id]) for note in diff.notes)
     several = len(names) > 1
     out += [f"{', '.join(owners)}: {text}" if several else text for text, owners in by_text.items()]
     return [*out, HIDDEN] if diff.hides_final else out

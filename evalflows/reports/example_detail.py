@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from evalflows.specs.errors import NotFoundError
+from evalflows.specs.grouping import grouped
 from evalflows.store.sql import ask, ask_records, record_of
 from evalflows.store.store import Store
 
@@ -74,9 +75,7 @@ def example_detail(store: Store, experiments: Sequence[str], example_id: str) ->
     examples, runs, scores = ask(store, (_EXAMPLE, ids), (_RUNS, ids), (_SCORES, ids))
     if not examples:
         raise NotFoundError(f"example {example_id!r}: in none of the experiments {', '.join(experiments)}")
-    by_run: dict[str, list[ScoreDetail]] = {}
-    for run_id, *score in scores:
-        by_run.setdefault(run_id, []).append(record_of(ScoreDetail, score))
+    by_run = grouped((run_id, record_of(ScoreDetail, score)) for run_id, *score in scores)
     return record_of(
         ExampleDetail, examples[0], runs=[record_of(RunDetail, run, scores=by_run.get(run[0], [])) for run in runs]
     )

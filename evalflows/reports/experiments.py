@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
+from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.queries.progress import answer_counts, spooled_if_unfinished
 from evalflows.store.small_tables import Ask, small_tables
@@ -142,10 +143,10 @@ def listed_experiments(store: Store, wanted: ListFilter, *, limit: int, offset: 
 
 
 def _metrics(ask: Ask, ids: Sequence[str]) -> dict[str, list[ListedMetric]]:
-    found: dict[str, list[ListedMetric]] = {}
-    for identity, *row in ask(_LISTED_METRICS, [list(ids), [*MEASURES], MOST_RUNS]):
-        found.setdefault(identity, []).append(record_of(ListedMetric, row))
-    return found
+    return grouped(
+        (identity, record_of(ListedMetric, row))
+        for identity, *row in ask(_LISTED_METRICS, [list(ids), [*MEASURES], MOST_RUNS])
+    )
 
 
 def _choices(ask: Ask) -> Choices:

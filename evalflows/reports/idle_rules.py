@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
+from evalflows.specs.grouping import grouped
 from evalflows.store.records import from_json
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
@@ -32,13 +33,8 @@ def rules_that_could_not_look(store: Store, evaluation: str) -> list[str]:
     if not specs or not looks:
         return []
     wanted = {rule.get("min_n") for rule in from_json(specs[0][0]).get("watch") or ()}
-    by_rule: dict[str, list[Sequence[Any]]] = {}
-    for rule, *look in looks:
-        by_rule.setdefault(rule, []).append(look)
-    idle: dict[_Idle, list[str]] = {}
-    for rule, its in by_rule.items():
-        if (found := _idle(its, wanted)) is not None:
-            idle.setdefault(found, []).append(rule)
+    by_rule = grouped((rule, look) for rule, *look in looks)
+    idle = grouped((found, rule) for rule, its in by_rule.items() if (found := _idle(its, wanted)) is not None)
     return [*_sentences(idle)]
 
 

@@ -18,6 +18,7 @@ from evalflows.reports.results import Result, differences_in, results_against, r
 from evalflows.reports.worst import Worst, WorstExamples, drops_command, item_texts, item_values, plain_text
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError
+from evalflows.specs.grouping import grouped
 from evalflows.specs.hints import Hint
 from evalflows.specs.metric_names import MEASURES, TRIAL
 from evalflows.store.layout import quoted
@@ -300,7 +301,8 @@ def gate_report(
 ) -> GateReport:
     """Return the report of decisions; `made` are the model calls of this run by experiment."""
     decisions = with_manifests(store, with_limits(store, decisions))
-    reports = [_report_on(store, baseline, group) for baseline, group in _by_baseline(decisions).items()]
+    by_baseline = grouped((decision.baseline_experiment_id, decision) for decision in decisions)
+    reports = [_report_on(store, baseline, group) for baseline, group in by_baseline.items()]
     experiments = {experiment.experiment_id for report in reports for experiment in report.experiments}
     results = [result for report in reports for result in report.results]
     candidates = candidates_of_gates(store, decisions)
@@ -316,9 +318,7 @@ def gate_report(
 
 def _report_on(store: Store, baseline: str | None, decisions: Sequence[Decision]) -> ExperimentsReport:
     """Return the report of a baseline and all candidates that were compared with it."""
-    of_candidates: dict[str, list[str]] = {}
-    for decision in decisions:
-        of_candidates.setdefault(decision.candidate_experiment_id, []).append(decision.decision_id)
+    of_candidates = grouped((decision.candidate_experiment_id, decision.decision_id) for decision in decisions)
     found = [result for pair in of_candidates.items() for result in results_against(store, pair[0], baseline, pair[1])]
     by_metric: dict[str, list[Result]] = {}
     for result in found:
@@ -328,13 +328,6 @@ def _report_on(store: Store, baseline: str | None, decisions: Sequence[Decision]
     results = [result for of_metric in by_metric.values() for result in of_metric]
     ids = dict.fromkeys([*filter(None, [baseline]), *of_candidates])
     return experiments_report(store, ids, results, decisions)
-
-
-def _by_baseline(decisions: Sequence[Decision]) -> dict[str | None, list[Decision]]:
-    found: dict[str | None, list[Decision]] = {}
-    for decision in decisions:
-        found.setdefault(decision.baseline_experiment_id, []).append(decision)
-    return found
 
 
 def nowhere(*parts: str) -> None:

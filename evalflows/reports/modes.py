@@ -6,6 +6,7 @@ from typing import Any
 
 from evalflows.reports.results import Result, results_of
 from evalflows.specs.failure_modes import PREFIX
+from evalflows.specs.grouping import grouped
 from evalflows.store.queries.failures import AnswerTexts, texts_of
 from evalflows.store.records import from_json
 from evalflows.store.sql import ask, ask_records
@@ -117,9 +118,7 @@ def _lines(
     store: Store, rates: Sequence[tuple[Any, ...]], identity: str | None, results: Mapping[str, Result]
 ) -> list[ModeLine]:
     """Return a line for each mode, by its newest rate; of an experiment, without those that its taxonomy had once."""
-    by_mode: dict[str, list[tuple[Any, ...]]] = {}
-    for row in rates:
-        by_mode.setdefault(row[3], []).append(row)
+    by_mode = grouped((row[3], row) for row in rates)
     owners = {mode: rows[-1][2] for mode, rows in by_mode.items() if identity in (None, rows[-1][2])}
     told = _definitions(store, [*owners.values()])
     members = ask_records(store, Member, _MEMBERS, [MOST_MEMBERS, [*owners.values()]])

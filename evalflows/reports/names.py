@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from evalflows.specs.grouping import grouped
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
@@ -41,9 +42,7 @@ def names_apart_in_each(store: Store, groups: Sequence[Mapping[str, str]]) -> li
 
 def _alike(names: Mapping[str, str]) -> list[list[str]]:
     """Return the experiments of each name that several have."""
-    alike: dict[str, list[str]] = {}
-    for identity, name in names.items():
-        alike.setdefault(name, []).append(identity)
+    alike = grouped((name, identity) for identity, name in names.items())
     return [some for some in alike.values() if len(some) > 1]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from evalflows.analysis.changes import DepartingSlice, SliceSearch
 from evalflows.analysis.figures import estimate, figure, p_text
 from evalflows.specs import hints
+from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.sql import ask, record_of
 from evalflows.store.store import Store
@@ -163,9 +164,7 @@ def slice_means(store: Store, experiment: str, snapshot: str) -> list[Slice]:
         (f"{_SLICES} select field, value, count(*) from slices group by all order by all", [snapshot, MOST_VALUES]),
         (f"{_SLICES} {_MEANS}", [snapshot, MOST_VALUES, experiment, [*MEASURES]]),
     )
-    by_slice: dict[tuple[str, str], list[SliceMean]] = {}
-    for field, value, *mean in means:
-        by_slice.setdefault((field, value), []).append(record_of(SliceMean, mean))
+    by_slice = grouped(((field, value), record_of(SliceMean, mean)) for field, value, *mean in means)
     return [
         Slice(field=field, value=value, n_examples=count, means=by_slice.get((field, value), []))
         for field, value, count in sizes

@@ -15,6 +15,7 @@ from evalflows.reports.results import Result, results_of
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
+from evalflows.specs.grouping import grouped
 from evalflows.specs.hints import Hint
 from evalflows.specs.metric_names import MEASURES, base_metric, metric_of, sliced_metric
 from evalflows.store.queries.looks import final_ids
@@ -341,9 +342,7 @@ def _lowest(store: Store, results: Sequence[Result], outcomes: Outcomes, hidden:
     shown = broken or shown
     by_metric = [[(result, item) for item in _below_mean(store, result, hidden)] for result in shown]
     taken = [pair for pair in chain(*zip_longest(*by_metric)) if pair is not None]
-    chosen: dict[Result, list[WorstItem]] = {}
-    for result, item in islice(taken, SHOWN):
-        chosen.setdefault(result, []).append(item)
+    chosen = grouped(islice(taken, SHOWN))
     examples = [_of_result(result, items) for result, items in chosen.items()]
     return Worst(examples=examples, command=_lowest_command(store, [*chosen])) if examples else None
 

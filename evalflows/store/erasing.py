@@ -30,6 +30,7 @@ from typing import Any, Literal
 from evalflows.specs import hints
 from evalflows.specs.attribute_aliases import FIELDS, Alias, OfResource, Source, Within
 from evalflows.specs.errors import InputError, StorageError
+from evalflows.specs.grouping import grouped
 from evalflows.store.arrow import np, pa, pc, pq
 from evalflows.store.checksums import verify
 from evalflows.store.file_states import state_of
@@ -379,10 +380,7 @@ def _staying(source: Source) -> _Staying:
     every = {name: by.get(source, ()) for name, by in FIELDS.items()}
     texts = frozenset(alias for name in ASKED_OR_ANSWERED for alias in every[name])
     left = [alias for name, of in every.items() if name not in (*ASKED_OR_ANSWERED, *PERSONAL) for alias in of]
-    paths: defaultdict[str, list[tuple[str, ...]]] = defaultdict(list)
-    for alias in left:
-        if isinstance(alias, Within):
-            paths[alias.attribute].append(alias.keys)
+    paths = grouped((alias.attribute, alias.keys) for alias in left if isinstance(alias, Within))
     return _Staying(
         texts=texts,
         names=frozenset(alias for alias in left if isinstance(alias, str)) - texts,

@@ -18,7 +18,6 @@ import os
 import re
 import secrets
 import socket
-from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -30,6 +29,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from evalflows.specs.errors import StorageError
+from evalflows.specs.grouping import grouped
 from evalflows.store.arrow import pa
 from evalflows.store.checksums import sha256_of
 from evalflows.store.file_states import packed_states, state_of
@@ -129,10 +129,10 @@ def name_file(layout: Layout, fs: Any, staged: StagedFile) -> None:
 def manifests(layout: Layout, fs: Any, owners: Collection[str] | None = None) -> dict[str, list[Manifest]]:
     """Return the manifests of owners (None: all) by owner, the oldest first. One that cannot be read names nothing."""
     read = (_read(layout, fs, *name) for name in _names(layout, fs) if owners is None or name[1] in owners)
-    by_owner: defaultdict[str, list[Manifest]] = defaultdict(list)
-    for manifest in sorted(filter(None, read), key=lambda manifest: (manifest.written_at, manifest.name)):
-        by_owner[manifest.owner].append(manifest)
-    return by_owner
+    return grouped(
+        (manifest.owner, manifest)
+        for manifest in sorted(filter(None, read), key=lambda manifest: (manifest.written_at, manifest.name))
+    )
 
 
 def manifest_owners(layout: Layout, fs: Any) -> set[str]:

@@ -2,7 +2,7 @@
 refers to."""
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -11,6 +11,7 @@ from pathlib import Path
 
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.escaping import print_note
+from evalflows.specs.grouping import grouped
 from evalflows.specs.retention import RetentionSpec
 from evalflows.store.erasing import (
     FileEraser,
@@ -244,9 +245,7 @@ def _erased(plan: Plan, erasure_id: str | None, set_aside: int = 0, elsewhere: i
 def old_groups(store: Store, until: datetime, keep_last: int) -> Groups:
     """Return the run groups all of whose experiments were started before, with nothing that refers to one of them."""
     (rows,) = ask(store, (_OLD, [until, keep_last]))
-    groups: defaultdict[str, list[str]] = defaultdict(list)
-    for group, experiment in rows:
-        groups[group].append(experiment)
+    groups: Groups = grouped(rows)
     waiting = {path.parent.name for path in spool_folder(store).glob("*/*.jsonl")}  # for `resume`
     return {group: members for group, members in groups.items() if waiting.isdisjoint(members)}
 

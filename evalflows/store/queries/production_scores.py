@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evalflows.specs.gate import ProductionBaseline
+from evalflows.specs.grouping import grouped
 from evalflows.store.described import from_described
 from evalflows.store.observations import day_of
 from evalflows.store.queries.values import MetricValues, has_two_values
@@ -60,10 +61,7 @@ def versions_in(store: Store, evaluation_id: str, window: ProductionBaseline, me
     query = f"""select evaluator, evaluator_version from ({_SCORES}) where metric = $5
                 group by all order by evaluator, max(recorded_at) desc"""
     (rows,) = ask(store, (query, [*_bounds(evaluation_id, window), metric]))
-    versions: dict[str, list[str]] = {}
-    for evaluator, version in rows:
-        versions.setdefault(evaluator, []).append(version)
-    return versions
+    return grouped(rows)
 
 
 def production_scores(

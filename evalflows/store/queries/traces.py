@@ -2,7 +2,6 @@
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -10,6 +9,7 @@ from typing import Any, Literal
 
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, NotFoundError
+from evalflows.specs.grouping import grouped
 from evalflows.specs.traces import Filter, TraceScope
 from evalflows.store.described import from_described
 from evalflows.store.layout import quoted
@@ -124,9 +124,7 @@ def observations_of(store: Store, keys: Sequence[ItemKey]) -> dict[str, list[Obs
            where (day between ? and ? or day = ?) and trace_id in (select unnest(?))""",
         [first, last, FIRST_DAY, traces],
     )
-    by_trace: defaultdict[str, list[ObservationRow]] = defaultdict(list)
-    for row in to_rows("observations", data):
-        by_trace[row.trace_id].append(row)
+    by_trace = grouped((row.trace_id, row) for row in to_rows("observations", data))
     return {trace: sorted(rows, key=lambda row: (row.started_at, row.span_id)) for trace, rows in by_trace.items()}
 
 

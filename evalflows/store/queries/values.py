@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.grouping import grouped
 from evalflows.store.database import time_limit
 from evalflows.store.layout import quoted
 from evalflows.store.records import ExperimentRow
@@ -274,9 +275,7 @@ def repetition_values(store: Store, experiment: ExperimentRow, metrics: Sequence
     """Return metrics of an experiment, one entry per evaluator version; categorical metrics are omitted."""
     order, rows = ask(store, (_ORDER, [experiment.snapshot_id]), (_RUNS, [experiment.experiment_id, [*metrics]]))
     places = {example: index for index, (example,) in enumerate(order)}
-    by_version: dict[tuple[str, str, str], list[tuple[Any, ...]]] = {}
-    for metric, evaluator, version, *run in rows:
-        by_version.setdefault((metric, evaluator, version), []).append(tuple(run))
+    by_version = grouped(((metric, evaluator, version), tuple(run)) for metric, evaluator, version, *run in rows)
     metrics_values = [_repetition_values(experiment, names, runs, places) for names, runs in by_version.items()]
     return [metric for metric in metrics_values if not np.isnan(metric.values).all()]
 

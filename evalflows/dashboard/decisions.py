@@ -24,7 +24,7 @@ from evalflows.reports.decisions import (
 from evalflows.specs.metric_names import metric_of
 from evalflows.store.queries.approvals import approvals
 from evalflows.store.records import DecisionConclusion
-from evalflows.store.rule_outcomes import Kind, Outcome, RuleOutcome
+from evalflows.store.rule_outcomes import RuleOutcome
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
@@ -84,25 +84,13 @@ def _candidates(store: Store, decision: Decision) -> CandidatesOfGate | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRule:
-    """One rule of a decision. All figures are in the metric's own direction."""
+class StoredRule(RuleOutcome):
+    """One rule of a decision, and where its estimate must lie."""
 
-    kind: Kind
-    metric: str
-    outcome: Outcome
-    text: str
-    is_difference: bool  # from the baseline; else the figures are of the candidate's mean
     higher_is_better: bool
-    threshold: float  # where the estimate must lie above, or below if less is better
-    value: float | None
-    low: float | None
-    high: float | None
+    threshold: float  # where the estimate must lie above, or below if less is better; in the metric's own direction
     worst_case_low: float | None  # with missing values at either extreme; None if it is not known
     worst_case_high: float | None
-    n: int | None
-    n_missing: int | None
-    p_below: float | None
-    p_adjusted: float | None
 
     @property
     def has_worst_case(self) -> bool:
@@ -130,22 +118,11 @@ def _stored(given: RuleOutcome, higher_is_better: bool, worst_case: Sequence[flo
     threshold = rule.threshold(higher_is_better=higher_is_better)
     low, high = worst_case if worst_case and rule.is_difference else (None, None)
     return StoredRule(
-        kind=rule.kind,
-        metric=rule.metric,
-        outcome=given.outcome,
-        text=given.text,
-        is_difference=rule.is_difference,
+        **given.as_dict(),
         higher_is_better=higher_is_better,
         threshold=threshold if higher_is_better else -threshold,
         worst_case_low=low,
         worst_case_high=high,
-        value=given.value,
-        low=given.low,
-        high=given.high,
-        n=given.n,
-        n_missing=given.n_missing,
-        p_below=given.p_below,
-        p_adjusted=given.p_adjusted,
     )
 
 
@@ -158,7 +135,7 @@ def figures_of(rule: StoredRule) -> str:
 
 def threshold_of(rule: StoredRule) -> str:
     """Return where the estimate must lie, as text; a plain threshold may also be met exactly."""
-    sides = ("at least", "at most") if rule.kind == "threshold" else ("above", "below")
+    sides = ("at least", "at most") if rule.rule == "threshold" else ("above", "below")
     bound = f"{rule.threshold:+g}" if rule.is_difference and rule.threshold else f"{rule.threshold or 0:g}"
     return f"{sides[not rule.higher_is_better]} {bound}"
 

@@ -71,7 +71,7 @@ def both_kinds() -> GateSpec:
 
 def test_rules_have_their_bounds_in_the_direction_of_the_metric(filled: dict[str, DecisionRow]) -> None:
     row = filled["both"]
-    rules = {(rule.kind, rule.metric): rule for rule in stored_rules(Store(), find_decision(Store(), row.decision_id))}
+    rules = {(rule.rule, rule.metric): rule for rule in stored_rules(Store(), find_decision(Store(), row.decision_id))}
     assert {key: rule.threshold for key, rule in rules.items()} == {
         ("non_inferiority", "right"): -0.3,
         ("superiority", "words"): -0.1,  # it must fall

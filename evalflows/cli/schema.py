@@ -239,12 +239,6 @@ def _checks() -> Any:
     return _fields("Checks", experiments=_LIST[of_one])
 
 
-def _doctor() -> Any:
-    from evalflows.store.doctor import Finding
-
-    return _fields("Doctor", is_sound=bool, findings=_LIST[_record(Finding)], n_files=int)
-
-
 def _dataset() -> Any:
     from evalflows.reports.datasets import DatasetVersion, SnapshotCheck
     from evalflows.store.records import ExampleRow
@@ -252,45 +246,6 @@ def _dataset() -> Any:
     example = _record(ExampleRow, inputs=Any, reference_outputs=Any, metadata=Any)
     known = {"versions": _LIST[_record(DatasetVersion)], "checks": _LIST[_record(SnapshotCheck)]}
     return _fields("Dataset", snapshot_id=str, n_examples=int, **known, first_examples=_LIST[example])
-
-
-def _trace() -> Any:
-    from evalflows.store.queries.traces import Verdict
-    from evalflows.telemetry.views import TraceView
-
-    return _record(TraceView, "Trace", scores_and_labels=_LIST[_record(Verdict)])
-
-
-def _windows() -> Any:
-    from evalflows.analysis.monitoring import WindowFigures
-
-    return _fields("Windows", evaluation=str, window=str, windows=_LIST[_record(WindowFigures)])
-
-
-def _incidents() -> Any:
-    from evalflows.store.queries.incidents import Incident
-
-    return _fields("Incidents", incidents=_LIST[_record(Incident)])
-
-
-def _incident() -> Any:
-    from evalflows.store.queries.incidents import Incident
-    from evalflows.store.trace_records import AlertRow
-
-    return _record(Incident, events=_LIST[_record(AlertRow)])
-
-
-def _mode_shown() -> Any:
-    from evalflows.specs.failure_modes import ModeSpec
-    from evalflows.store.queries.failures import AnswerWithMode, ModeRate
-
-    return _fields("Mode", mode=ModeSpec, rates=_LIST[_record(ModeRate)], answers=_LIST[_record(AnswerWithMode)])
-
-
-def _mode_closed() -> Any:
-    from evalflows.store.queries.failures import ModeRate
-
-    return _fields("ClosedMode", mode=str, rate=_record(ModeRate), changed=list[str])
 
 
 DOCUMENTS: Mapping[str, Callable[[], Any]] = {
@@ -305,23 +260,38 @@ DOCUMENTS: Mapping[str, Callable[[], Any]] = {
     "calibrate": partial(_of_record, "analysis.calibration", "Calibration"),
     "robustness": partial(_of_record, "analysis.robustness", "RobustnessReport"),
     "check": _checks,
-    "doctor": _doctor,
+    "doctor": lambda: _fields("Doctor", is_sound=bool, findings=_of_records("store.doctor", "Finding"), n_files=int),
     "dataset ls": partial(_of_records, "reports.datasets", "ListedDataset", splits=dict[str, int]),
     "dataset show": _dataset,
     "baseline ls": partial(_of_records, "store.queries.approvals", "Approval"),
     "labels ls": partial(_of_records, "store.queries.labels", "LabelBatch"),
     "labels judges": partial(_of_records, "analysis.judge_standings", "RankedJudge"),
     "modes find": partial(_of_record, "analysis.modes", "Found"),
-    "modes show": _mode_shown,
-    "modes close": _mode_closed,
+    "modes show": lambda: _fields(
+        "Mode",
+        mode=_loaded("specs.failure_modes", "ModeSpec"),
+        rates=_of_records("store.queries.failures", "ModeRate"),
+        answers=_of_records("store.queries.failures", "AnswerWithMode"),
+    ),
+    "modes close": lambda: _fields(
+        "ClosedMode", mode=str, rate=_of_record("store.queries.failures", "ModeRate"), changed=list[str]
+    ),
     "modes examples": partial(
         _fields, "ModeExamples", dataset=str, snapshot_id=str, n_examples=int, mode=str, n_with_mode=int
     ),
     "traces ls": partial(_of_records, "store.queries.traces", "ListedTrace"),
-    "traces show": _trace,
-    "windows": _windows,
-    "alerts ls": _incidents,
-    "alerts show": _incident,
+    "traces show": lambda: _record(
+        _loaded("telemetry.views", "TraceView"),
+        "Trace",
+        scores_and_labels=_of_records("store.queries.traces", "Verdict"),
+    ),
+    "windows": lambda: _fields(
+        "Windows", evaluation=str, window=str, windows=_of_records("analysis.monitoring", "WindowFigures")
+    ),
+    "alerts ls": lambda: _fields("Incidents", incidents=_of_records("store.queries.incidents", "Incident")),
+    "alerts show": lambda: _of_record(
+        "store.queries.incidents", "Incident", events=_of_records("store.trace_records", "AlertRow")
+    ),
     "error": lambda: _fields(
         "Error", error=_fields("ErrorFields", kind=str, message=str, where=str | None, wanted=str | None)
     ),

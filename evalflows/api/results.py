@@ -341,10 +341,11 @@ class DiffResult:
         return "\n".join([*self.report.sentences, *notes_of(self.report)])
 
     def _repr_html_(self) -> str:
-        from evalflows.dashboard.notebook import diff_table, shown  # late: only notebooks need templates
+        from evalflows.dashboard.notebook import metrics_table, shown  # late: only notebooks need templates
 
-        notes = [*self.report.sentences, *notes_of(self.report)]
-        return shown(lambda: diff_table(self._store, self._title, self.report, notes))
+        report = self.report
+        notes = [*report.sentences, *notes_of(report)]
+        return shown(lambda: metrics_table(self._store, self._title, report.results, notes, report))
 
     def plot(self) -> "Plot":
         """Draw the difference of each metric with its interval; notebooks show it, and `str` gives the SVG."""

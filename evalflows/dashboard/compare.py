@@ -37,7 +37,7 @@ from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import LENGTH, MEASURES
 from evalflows.store.queries.conclusions import conclusions_on
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.sql import ask, records_of
+from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store
 
 IN_LIST = 200
@@ -96,7 +96,7 @@ def by_dataset(site: Site, search: str | None, beside: str | None) -> list[OfDat
         search: A text that their name or dataset has; None for any.
         beside: The id of an experiment: only those on the same dataset are wanted.
     """
-    found = _asked(site, _LISTED, search, beside, IN_LIST)
+    found = ask_records(site.store, Comparable, _LISTED, [search, beside, IN_LIST])
     order = {dataset: index for index, dataset in enumerate(dict.fromkeys(row.dataset for row in found))}
     ordered = sorted(found, key=lambda row: order[row.dataset])
     return [
@@ -107,13 +107,8 @@ def by_dataset(site: Site, search: str | None, beside: str | None) -> list[OfDat
 
 def beside(site: Site, experiment: str) -> list[Comparable]:
     """Return the experiments on the same dataset: approved baselines first, then the newest."""
-    found = _asked(site, _LISTED, None, experiment, IN_LIST)
+    found = ask_records(site.store, Comparable, _LISTED, [None, experiment, IN_LIST])
     return sorted(found, key=lambda row: row.approved is None)
-
-
-def _asked(site: Site, query: str, *values: object) -> list[Comparable]:
-    (rows,) = ask(site.store, (query, values))
-    return records_of(Comparable, rows)
 
 
 _LISTED = """
@@ -189,10 +184,6 @@ class CompareQuery:
     def kept(self) -> list[tuple[str, str]]:
         """The fields that a form which changes the experiments keeps."""
         return [(name, str(value)) for name, value in self._fields().items() if name in ("metric", "sort", "words")]
-
-    def with_metric(self, metric: str | None) -> "CompareQuery":
-        """Return the query about a metric."""
-        return replace(self, metric=metric)
 
     def address(self, links: Links, **changes: Any) -> str | None:
         """Return the address of the comparison with some other values; of its first page, unless `page` is given."""
@@ -454,7 +445,7 @@ def wanted_of(site: Site, asked: CompareQuery) -> Wanted:
     metric = asked.metric or most_regressed(kept)
     if metric is not None and metric not in kept.metrics:
         raise InputError(f"metric: got {metric!r}, wanted one of {', '.join(kept.metrics) or 'none'}")
-    asked = asked.with_metric(metric)
+    asked = replace(asked, metric=metric)
     (changes,) = kept.changes([metric]) if metric else [{}]
     found = found_examples(site.store, kept.compared, asked.q) if asked.q else None
     if asked.change == WORSE_IN_ANY:
@@ -529,13 +520,13 @@ def _comparison(site: Site, asked: CompareQuery) -> Page:
     worst, best = (_extremes(site, wanted, change) if is_alone else [] for change in ("regressed", "improved"))
     extremes = {"metric": asked.metric, "worst": worst, "best": best}
     return Page(
-        title=title(kept),
+        title=title(kept.diff),
         summary=render("compare_summary.html", site, **figures, **extremes) if is_alone else None,
         section="compare",
         body=body,
         refresh_s=REFRESH_S if kept.is_running else None,
         is_shared=True,
-        card=lambda: _card(title(kept), kept.diff, headlines),
+        card=lambda: _card(title(kept.diff), kept.diff, headlines),
     )
 
 
@@ -607,10 +598,9 @@ def _listed(store: Store, wanted: Wanted, examples: Sequence[str]) -> list[_List
     ]
 
 
-def title(kept: KeptComparison) -> str:
-    names = kept.diff.names
-    candidates = ", ".join(names[candidate.experiment_id] for candidate in kept.diff.candidates)
-    return f"{candidates} against {names[kept.diff.baseline.experiment_id]}"
+def title(diff: ExperimentsDiff) -> str:
+    candidates = ", ".join(diff.names[candidate.experiment_id] for candidate in diff.candidates)
+    return f"{candidates} against {diff.names[diff.baseline.experiment_id]}"
 
 
 def _picker(site: Site, query: Query) -> Page:
@@ -639,7 +629,7 @@ def compare_slices_page(site: Site, query: Query) -> Page:
     kept = site.compared.get(site.store, asked.baseline, asked.candidates)
     searches = [(kept.diff.search_text(s), [slice_cells(each) for each in s.found]) for s in kept.searches]
     body = render("compare_slices.html", site, searches=searches, columns=SLICE_COLUMNS)
-    return Page(title=f"Slices: {title(kept)}", section="compare", body=body)
+    return Page(title=f"Slices: {title(kept.diff)}", section="compare", body=body)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -658,7 +648,7 @@ def compare_example_page(site: Site, query: Query) -> Page:
         raise InputError("baseline, candidate: got too few, wanted a baseline and a candidate at least")
     wanted = wanted_of(site, asked)
     body = _reading(site, wanted, example, is_whole=query.text("fragment") is None)
-    return Page(title=f"{example}: {title(wanted.kept)}", section="compare", body=body)
+    return Page(title=f"{example}: {title(wanted.kept.diff)}", section="compare", body=body)
 
 
 def _reading(site: Site, wanted: Wanted, example: str, *, is_whole: bool) -> Markup:
@@ -768,6 +758,4 @@ def diff_page(site: Site, diff: ExperimentsDiff) -> Page:
         answers_apart=answers_apart,
         remarks=comments_of,
     )
-    names = ", ".join(diff.names[candidate.experiment_id] for candidate in diff.candidates)
-    title = f"{names} against {diff.names[diff.baseline.experiment_id]}"
-    return Page(title=title, section="compare", body=body)
+    return Page(title=title(diff), section="compare", body=body)

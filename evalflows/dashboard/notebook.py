@@ -53,17 +53,14 @@ def results_table(store: Store, title: str, results: Sequence[Result], notes: Se
         {result.baseline_experiment_id for result in results if result.baseline_experiment_id is not None}
     )
     compared = with_baseline(store, results, results_of(store, baselines)) if baselines else None
-    return _table(store, title, results, notes, compared)
+    return metrics_table(store, title, results, notes, compared)
 
 
-def diff_table(store: Store, title: str, diff: ExperimentsDiff, notes: Sequence[str]) -> Markup:
-    """Return the rows of metrics that Compare has: means, the difference on one axis, changed examples, the verdict."""
-    return _table(store, title, diff.results, notes, diff)
-
-
-def _table(
+def metrics_table(
     store: Store, title: str, results: Sequence[Result], notes: Sequence[str], compared: ExperimentsDiff | None
 ) -> Markup:
+    """Return the rows of metrics, if compared those that Compare has: means, the difference on one axis, changed
+    examples, the verdict."""
     return render(
         "notebook_results.html",
         _site(store),

@@ -35,6 +35,13 @@ def usd(amount: float) -> str:
     return f"{amount:.{max(4, _most('cost', amount)) if 0 < amount < 0.001 else 4}f}"
 
 
+def tokens_text(tokens_in: int | None, tokens_out: int | None) -> str | None:
+    """Return numbers of tokens, such as `120+34`; None if neither is known."""
+    if tokens_in is None and tokens_out is None:
+        return None
+    return "+".join("?" if count is None else str(count) for count in (tokens_in, tokens_out))
+
+
 def calls_text(calls: int, from_ledger: int, cost: float | None, spent: float | None = None) -> str:
     """Say how many model calls were made and what was paid in USD; a cost of None is unknown, `spent` estimates it."""
     if calls == from_ledger == 0 and not cost:

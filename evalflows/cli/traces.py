@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from pydantic import ValidationError
 
+from evalflows.analysis.figures import tokens_text
 from evalflows.cli.late_commands import BAD_INPUT, FORMAT, INCOMPLETE, print_json, with_one_line_errors
 from evalflows.cli.output import Console, Text, console, echo, echo_error, table
 from evalflows.cli.stores import store_to_list
@@ -58,14 +59,10 @@ def _print_observation(out: Console, indent: str, view: ObservationView, verdict
 
 def _figures(view: TraceView | ObservationView) -> str:
     latency = None if view.latency_s is None else f"{view.latency_s:.2f} s"
-    has_tokens = view.tokens_in is not None or view.tokens_out is not None
-    tokens = f"tokens {_number(view.tokens_in)}+{_number(view.tokens_out)}" if has_tokens else None
+    counted = tokens_text(view.tokens_in, view.tokens_out)
+    tokens = counted and f"tokens {counted}"
     cost = None if view.cost_usd is None else f"{view.cost_usd:.4g} USD"
     return "  ".join(part for part in (latency, tokens, cost) if part)
-
-
-def _number(count: int | None) -> str:
-    return "?" if count is None else str(count)
 
 
 def _fields(trace: TraceView) -> str:
@@ -237,18 +234,10 @@ def _listed_trace(found: list[ListedTrace]) -> object:
     out = table("trace", "started (UTC)", "name", "latency", "tokens", "spans", "session", "tags", headings=2)
     for trace in found:
         latency = "" if trace.latency_s is None else f"{trace.latency_s:.2f} s"
+        tokens = tokens_text(trace.tokens_in, trace.tokens_out) or ""
         name = Text(trace.name, style="red" if trace.status == "error" else "")
-        tokens = (
-            ""
-            if trace.tokens_in is None and trace.tokens_out is None
-            else f"{_n(trace.tokens_in)}+{_n(trace.tokens_out)}"
-        )
         out.add_row(
             *(trace.trace_id, f"{trace.started_at:%Y-%m-%d %H:%M:%S}", name, latency, tokens, str(trace.observations)),
             *(trace.session_id or "", ", ".join(trace.tags or ())),
         )
     return out
-
-
-def _n(count: int | None) -> str:
-    return "?" if count is None else str(count)

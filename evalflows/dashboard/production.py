@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Literal
 
-from evalflows.analysis.figures import estimate
+from evalflows.analysis.figures import estimate, tokens_text
 from evalflows.analysis.monitoring import Changed, WindowFigures, baseline_before, what_changed, window_figures
 from evalflows.dashboard.charts import Point
 from evalflows.dashboard.links import PROOF
@@ -36,7 +36,7 @@ from evalflows.store.queries.trace_evaluations import batches_of, trace_evaluati
 from evalflows.store.queries.traces import Verdict, listed_traces, observations_of_trace, verdicts_of_trace
 from evalflows.store.queries.windows import in_slice
 from evalflows.store.trace_records import WatchedWindowRow
-from evalflows.telemetry.views import ObservationView, TraceView, in_depth, trace_view
+from evalflows.telemetry.views import ObservationView, in_depth, trace_view
 
 MOST_WORST = 10
 """Items of an incident's page."""
@@ -307,7 +307,8 @@ def traces_page(site: Site, query: Query) -> Page:
 
     A condition is SQL, so it is run only if a page of ours sent it.
     """
-    where, since = query.text("where"), query.text("since") or _recent(site)
+    # Reading all days to show the newest traces would take seconds and gigabytes.
+    where, since = query.text("where"), query.text("since") or last_owner(site.store, "observations")
     limit = query.number("limit", IN_PAGE, MOST)
     proofs = site.links.proofs
     is_proved = where is None or (proofs is not None and proofs.hold(query.text(PROOF), where))
@@ -346,7 +347,7 @@ def trace_page(site: Site, query: Query) -> Page:
         datasets=dataset_names(site.store),
         json=_json,
         said=_said,
-        tokens=_tokens,
+        tokens=tokens_text,
     )
     return Page(title=f"Trace: {trace.name}", section="production", body=body)
 
@@ -372,17 +373,6 @@ def _said(verdict: Verdict) -> str:
     if verdict.value is None and verdict.label is None:
         return verdict.problem or "no value"
     return label_text(verdict.value, verdict.label, None)
-
-
-def _tokens(view: TraceView | ObservationView) -> str | None:
-    if view.tokens_in is None and view.tokens_out is None:
-        return None
-    return "+".join("?" if count is None else str(count) for count in (view.tokens_in, view.tokens_out))
-
-
-def _recent(site: Site) -> str | None:
-    """Return the last day that has traces: reading all to show the newest would take seconds and gigabytes."""
-    return last_owner(site.store, "observations")
 
 
 def _day(text: str | None) -> datetime | None:

@@ -19,7 +19,7 @@ from evalflows.cli.late_commands import (
 )
 from evalflows.cli.output import Table, Text, console, table
 from evalflows.cli.sections import IN_BRIEF, Section, lines_section, print_sections
-from evalflows.cli.show import P_VERDICT, STYLES, links_here, print_next
+from evalflows.cli.show import P_VERDICT, links_here, print_next, styled
 from evalflows.reports.comparison import ComparisonReport, Overview, RankedExperiment, WinRate, comparison_report
 from evalflows.reports.documents import document
 from evalflows.reports.markdown_pages import after_comparison
@@ -223,7 +223,7 @@ def _rates(rates: Sequence[WinRate]) -> Table:
         cells = [rate.metric, rate.candidate, rate.baseline, *([_slice(rate)] if has_slices else []), rate.rate_text]
         cells += ["" if rate.length_controlled else f"{rate.wins}/{rate.ties}/{rate.losses}"]
         cells += [rate.counts[-1]] if has_missing else []
-        out.add_row(*cells, _styled(rate.verdict_text, rate))
+        out.add_row(*cells, styled(rate.verdict_text, rate.conclusion))
     return out
 
 
@@ -234,16 +234,12 @@ def _all_columns(report: ComparisonReport) -> Table:
     for rate in report.win_rates:
         cells = [rate.metric, rate.candidate, rate.baseline, _slice(rate), rate.rate_text]
         cells += [*([rate.discrete_text] if counted else []), *rate.counts]
-        out.add_row(*cells, rate.p_text, rate.p_adjusted_text, _styled(rate.verdict_text, rate))
+        out.add_row(*cells, rate.p_text, rate.p_adjusted_text, styled(rate.verdict_text, rate.conclusion))
     return out
 
 
 def _slice(rate: WinRate) -> str:
     return "" if rate.what == "all" else rate.what
-
-
-def _styled(verdict: str, rate: WinRate) -> Text:
-    return Text(verdict, style=STYLES.get(rate.conclusion, ""))
 
 
 def _ranking(ranking: Sequence[RankedExperiment], *, wide: bool) -> Table:

@@ -152,13 +152,9 @@ def _rules(path: str | None) -> dict[str, Any]:
     if path is None:
         return {}
     from evalflows.api.deciding import RULES
-    from evalflows.specs.files import load_text, read_regular
+    from evalflows.specs.files import load_text, read_text
 
-    try:
-        text = read_regular(Path(path)).decode()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    content = load_text(text, path, wanted="gates")
+    content = load_text(read_text(path), path, wanted="gates")
     if not content.get("gates"):
         raise InputError(f"{path}: got no gates, wanted a spec with gates")
     return {name: content[name] for name in RULES if name in content}

@@ -266,7 +266,7 @@ def _metrics(results: Sequence[Result], width: int) -> Table:
             "mean": f"{result.mean_text:>{figures}} {result.interval_text}".rstrip(),
             "difference": cell_of_lines(differences[result.experiment_id, result.metric]),
             "p adj.": result.p_adjusted_text,
-            "verdict": styled(result.verdict_text, result),
+            "verdict": styled(result.verdict_text, result.conclusion),
             "missing": loud(result.missing),
         }
         out.add_row(*(cells[name] for name in columns))

@@ -170,22 +170,8 @@ def judges(form: str) -> None:
     if not standings:
         echo(f"no judge has human labels yet: {hints.import_labels().code} imports some")
         return
-    out = table(
-        *(
-            "label metric",
-            "judge",
-            "model",
-            "metric",
-            "agreement",
-            "kappa",
-            "correlation",
-            "bias",
-            "items",
-            "labels",
-            "version",
-        ),
-        headings=4,
-    )
+    columns = ("label metric", "judge", "model", "metric", "agreement", "kappa", "correlation", "bias")
+    out = table(*columns, "items", "labels", "version", headings=4)
     for judge in standings:
         numbers = (figure(judge.kappa, ""), figure(judge.correlation, ""), figure(judge.bias, "", signed=True))
         n = f"{judge.n_labels} (feedback)" if judge.from_feedback else str(judge.n_labels)

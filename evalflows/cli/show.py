@@ -137,7 +137,7 @@ def metrics_section(results: Sequence[Result], counts: Callable[[Result], str] |
                 *([row.target] if several else []),
                 means.text if means else row.mean_text,
                 cell_of_lines([row.difference_text, *([means.pairs] if means and means.pairs else [])]),
-                styled(row.verdict_text, row),
+                styled(row.verdict_text, row.conclusion),
                 *([counts(row)] if counts else []),
             )
         return out
@@ -148,11 +148,11 @@ def metrics_section(results: Sequence[Result], counts: Callable[[Result], str] |
 
 def _measures_last(results: Sequence[Result]) -> list[Result]:
     """Metrics of evaluators, then built-in measures that differ, then the others."""
-    return sorted(results, key=lambda row: (row.metric in MEASURES) + (row.metric in MEASURES and not _differs(row)))
 
+    def place(row: Result) -> int:
+        return 0 if row.metric not in MEASURES else 1 if row.conclusion in ("better", "worse") else 2
 
-def _differs(result: Result) -> bool:
-    return result.conclusion in ("better", "worse")
+    return sorted(results, key=place)
 
 
 def worst_sections(worst: Worst | None, width: int) -> Iterator[Section]:
@@ -268,7 +268,7 @@ def _metrics(results: Sequence[Result]) -> Table:
     for result in shown:
         mean = f"{result.mean_text:>{width}} {result.interval_text}".rstrip()
         difference = cell_of_lines(differences[result.experiment_id, result.metric])
-        rest = (difference, styled(result.verdict_text, result)) if compared else ()
+        rest = (difference, styled(result.verdict_text, result.conclusion)) if compared else ()
         out.add_row(result.metric, result.target, mean, *rest)
     return out
 
@@ -284,7 +284,7 @@ def all_columns(results: Sequence[Result]) -> Table:
     for result in results:
         if result.is_worth_showing:
             cells = [result.metric, result.target, result.mean_text, result.interval_text, result.scored_text]
-            verdict = styled(result.verdict_text, result)
+            verdict = styled(result.verdict_text, result.conclusion)
             pairs = "" if result.n_pairs is None else str(result.n_pairs)
             difference = cell_of_lines(differences[result.experiment_id, result.metric])
             rest = (difference, pairs, result.p_text, result.p_adjusted_text, verdict) if compared else ()
@@ -292,9 +292,9 @@ def all_columns(results: Sequence[Result]) -> Table:
     return out
 
 
-def styled(verdict: str, result: Result) -> Text:
+def styled(verdict: str, conclusion: str | None) -> Text:
     """Return a verdict in the colour of its conclusion."""
-    return Text(verdict, style=STYLES.get(result.conclusion or "", ""))
+    return Text(verdict, style=STYLES.get(conclusion or "", ""))
 
 
 def overview_line(overview: ExperimentOverview, *, with_id: bool = True) -> Text:

@@ -130,8 +130,7 @@ class Query:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]] = (), path: Mapping[str, Any] | None = None) -> "Query":
-        values = grouped((name, str(value)) for name, value in [*pairs, *(path or {}).items()])
-        return cls(values)
+        return cls(grouped((name, str(value)) for name, value in [*pairs, *(path or {}).items()]))
 
     def all(self, name: str) -> list[str]:
         """Return every value of a name that is not empty."""

@@ -26,7 +26,7 @@ def diff_markdown(diff: ExperimentsDiff) -> str:
         section
         for section in (
             f"# {escaped(candidates)} against {escaped(diff.names[diff.baseline.experiment_id])}",
-            _bullets([*diff.sentences, *notes_of(diff)]),
+            "\n".join(f"- {escaped(line)}" for line in (*diff.sentences, *notes_of(diff))),
             markdown_table(header, [_cells(result, differences) for result in diff.results if result.is_worth_showing]),
             markdown_table(_OF_EXPERIMENTS, [_experiment(diff, side) for side in (diff.baseline, *diff.candidates)]),
             *(
@@ -41,10 +41,6 @@ def diff_markdown(diff: ExperimentsDiff) -> str:
         )
         if section
     )
-
-
-def _bullets(lines: list[str]) -> str:
-    return "\n".join(f"- {escaped(line)}" for line in lines)
 
 
 def _cells(result: Result, differences: Mapping[tuple[str, str], Sequence[str]]) -> list[str]:

@@ -154,17 +154,14 @@ def _columns(catalog: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
 def _relation(name: str, columns: dict[str, str], state: str) -> Relation:
     path = next((path for path in view_files() if path.stem == name), None)
     first = path.read_text(encoding="utf-8").partition("\n")[0] if path else ""
-    key = grain(path) if path else ()
     told = meanings(name)
-    known = {column: told[column] for column in columns if column in told}
-    about = first.removeprefix("-- ")
     return Relation(
         name=name,
         is_mart=path is not None and is_mart(path),
-        key=key,
-        about=about,
+        key=grain(path) if path else (),
+        about=first.removeprefix("-- "),
         columns=columns,
-        meanings=known,
+        meanings={column: told[column] for column in columns if column in told},
         state=state,
     )
 

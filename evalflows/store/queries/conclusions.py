@@ -40,11 +40,7 @@ where is_newest and list_contains($1, candidate_experiment_id) order by confirme
 
 def conclusions_on(store: Store, experiments: Sequence[str]) -> dict[str, dict[str, str]]:
     """Return the newest conclusion of each gate on each of the experiments: by experiment, then by gate."""
-    (rows,) = ask(store, (_CONCLUSIONS, [list(experiments)]))
-    found: dict[str, dict[str, str]] = {}
-    for experiment, gate, conclusion in rows:
-        found.setdefault(experiment, {})[gate] = conclusion
-    return found
+    return _by_gate(store, _CONCLUSIONS, experiments)
 
 
 _BEFORE = """
@@ -61,7 +57,11 @@ def worse_before(store: Store, experiments: Sequence[str]) -> dict[str, dict[str
 
     It had other rules then: the same ones conclude the same of the same evidence.
     """
-    (rows,) = ask(store, (_BEFORE, [list(experiments)]))
+    return _by_gate(store, _BEFORE, experiments)
+
+
+def _by_gate(store: Store, query: str, experiments: Sequence[str]) -> dict[str, dict[str, str]]:
+    (rows,) = ask(store, (query, [list(experiments)]))
     found: dict[str, dict[str, str]] = {}
     for experiment, gate, conclusion in rows:
         found.setdefault(experiment, {})[gate] = conclusion

@@ -1,7 +1,6 @@
 """Try gates on all past pairs of experiments."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 from rich.console import RenderableType
@@ -14,10 +13,6 @@ from evalflows.reports.kept_documents import BacktestDocument, PastDecisionDocum
 from evalflows.specs import hints
 from evalflows.store.queries.kept_reports import keep_report
 from evalflows.store.store import Store
-
-if TYPE_CHECKING:
-    from evalflows.analysis.backtest import Backtest
-    from evalflows.specs.experiment import ExperimentSpec
 
 
 @click.command()
@@ -51,8 +46,10 @@ def backtest(
 
     with one_line_errors(verbose):
         experiment = load_experiment(spec, changes)
+        from evalflows.api.planning import backtest_gate  # late: a mistake in the file is found before
+
         documents = []
-        for result in _backtests(experiment, name, settings):
+        for result in backtest_gate(experiment, name, **settings):
             document = plain(result.as_dict())
             identity = keep_report(Store(), "backtest", result.gate, document, "\n".join(document["sentences"]))
             if form == "json":
@@ -62,12 +59,6 @@ def backtest(
                 echo(f"kept: {hints.show(identity)}")
         if form == "json":
             print_json(documents)
-
-
-def _backtests(spec: "ExperimentSpec", name: str | None, settings: dict[str, int]) -> "list[Backtest]":
-    from evalflows.api.planning import backtest_gate
-
-    return backtest_gate(spec, name, **settings)
 
 
 def print_backtest(out: Console, backtest: BacktestDocument, *, is_whole: bool) -> None:

@@ -5,9 +5,7 @@ Where a review starts, and what its address says.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from evalflows.analysis.figures import estimate
 from evalflows.analysis.review import (
     MORE,
     ORDERS,
@@ -27,7 +25,7 @@ from evalflows.analysis.review import (
 from evalflows.dashboard.links import Value, query_text
 from evalflows.dashboard.rendering import Page, Query, Site, render
 from evalflows.reports.datasets import dataset_names
-from evalflows.reports.judges import label_text
+from evalflows.reports.judges import figures_of, label_text
 from evalflows.reports.names import names_apart
 from evalflows.specs.errors import InputError
 from evalflows.store.labels import finite_number
@@ -277,11 +275,12 @@ def review_start_page(site: Site, query: Query) -> Page:
 def _metric(store: Store, subject: str, metric: str) -> _Metric:
     found = reviewed(store, subject, metric)
     kind = question_about(found, OwnQuestion(kind=None if found.judged or found.labels else "yes_no")).kind
+    alpha = people_agreement(found, kind)
     return _Metric(
         metric=metric,
         n_items=len(found.items),
         sides=_sides(store, found) if found.is_pairs else {},
-        agreement=_alpha(people_agreement(found, kind)),
+        agreement=None if alpha is None else figures_of(alpha, "alpha"),
         differing=disagreements(found),
     )
 
@@ -290,10 +289,3 @@ def _sides(store: Store, found: Reviewed) -> Mapping[str, str]:
     both = {side for item in found.items for side in (item.experiment_id, item.other_experiment_id) if side}
     (rows,) = ask(store, (_NAMES, [sorted(both)]))
     return names_apart(store, dict(rows))
-
-
-def _alpha(alpha: dict[str, Any] | None) -> tuple[str, str] | None:
-    if alpha is None:
-        return None
-    value, interval = estimate(alpha["alpha"], alpha["low"], alpha["high"], "", marks=(0,))
-    return value, interval or f"no interval: {alpha['reason']}"

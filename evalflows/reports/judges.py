@@ -90,15 +90,15 @@ class JudgeReport:
         observed, agreed = self.observed, self.observed.get("agreement") or {}
         rows = []
         if agreed:
-            rows += [("agreement", _share(agreed["share"]), ""), ("Cohen's kappa", *_estimate(agreed, "kappa"))]
-        rows.append(("Krippendorff's alpha", *_estimate(observed["alpha"], "alpha")))
+            rows += [("agreement", _share(agreed["share"]), ""), ("Cohen's kappa", *figures_of(agreed, "kappa"))]
+        rows.append(("Krippendorff's alpha", *figures_of(observed["alpha"], "alpha")))
         if observed["people_alpha"]:
-            rows.append(("alpha among people", *_estimate(observed["people_alpha"], "alpha")))
+            rows.append(("alpha among people", *figures_of(observed["people_alpha"], "alpha")))
         if observed["kind"] == "yes_no" and (table := observed.get("confusion")):
             for name, shares in (("recall of yes", table["found"]), ("precision of yes", table["right"])):
                 rows.append((name, *percent_estimate(*(shares[0][field] for field in ("share", "low", "high")))))
         if error := observed.get("error"):
-            rows.append(("bias (judge minus people)", *_estimate(error, "bias", signed=True)))
+            rows.append(("bias (judge minus people)", *figures_of(error, "bias", signed=True)))
             rows.append(("variance of the error", figure(error["variance"], ""), ""))
             if observed["kind"] == "numbers":
                 rows.append(
@@ -241,7 +241,8 @@ def _share(share: float | None) -> str:
     return "-" if share is None else f"{share:.1%}"
 
 
-def _estimate(estimated: Mapping[str, Any], name: str, *, signed: bool = False) -> tuple[str, str]:
+def figures_of(estimated: Mapping[str, Any], name: str, *, signed: bool = False) -> tuple[str, str]:
+    """Return a figure of a check, and its interval or why it has none."""
     value, interval = estimate(estimated[name], estimated["low"], estimated["high"], "", signed=signed, marks=(0,))
     return value, interval or f"no interval: {estimated['reason']}"
 

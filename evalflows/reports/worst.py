@@ -391,14 +391,9 @@ def all_worst(
 def _against(store: Store, result: Result, against: str | None) -> Result:
     if against is None or against == result.experiment_id:
         return result
-    names = {row.experiment_id: row.target for row in _rows(store, (result.experiment_id, against))}
-    apart = names_apart(store, names)
+    rows: list[ExperimentRow] = [store.read("experiments", owner)[0] for owner in (result.experiment_id, against)]
+    apart = names_apart(store, {row.experiment_id: row.target for row in rows})
     return replace(result, target=apart[result.experiment_id], baseline_experiment_id=against, baseline=apart[against])
-
-
-def _rows(store: Store, experiments: Sequence[str]) -> Iterator[ExperimentRow]:
-    for identity in experiments:
-        yield from store.read("experiments", identity)
 
 
 def _of_result(result: Result, items: Sequence[WorstItem]) -> WorstExamples:

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from itertools import chain
 from typing import Any, BinaryIO, Final, Literal
 
@@ -48,6 +49,7 @@ LANGSMITH_IN_COLUMNS = ("name", "start_time", "end_time", "error", "child_runs")
 """Fields of a run that are columns of the store, or have records of their own."""
 PEOPLE = ("app",)
 """Sources of feedback that are people: annotations in LangSmith's UI."""
+_SEPARATORS = re.compile(r"[, \t\r\n]*")
 _UUID = re.compile(r"[\da-fA-F]{8}(?:-[\da-fA-F]{4}){3}-[\da-fA-F]{12}$")
 
 MAX_LINE = 64 << 20
@@ -66,16 +68,13 @@ OF_MODELS = ("model", "tokens_in", "tokens_out")
 
 Format = Literal["otlp", "spans", "langfuse", "langsmith", "rows"]
 Reader = Callable[[Any], Telemetry]
+Kinds = Iterable[tuple[Callable[..., bool], Callable[..., None]]]
+"""How a kind of record is told from others, and what adds its rows."""
 
 BATCH_ROWS, BATCH_CHARACTERS = 5_000, 32 << 20
 """How much is in memory at once."""
 SHOWN = 20
 """Lines about rejected records that a report has; the others are counted."""
-
-
-def is_langfuse(record: Mapping[str, Any]) -> bool:
-    """Return whether a record has the fields that Langfuse's records have."""
-    return _is_score(record) or _is_observation(record) or _is_trace(record)
 
 
 def _is_score(record: Mapping[str, Any]) -> bool:
@@ -92,14 +91,8 @@ def _is_trace(record: Mapping[str, Any]) -> bool:
     return "id" in record and "timestamp" in record and any(_has(record, mark) for mark in marks)
 
 
-def telemetry_of(record: Any) -> Telemetry:
-    """Return the rows of a record. Raise InputError if it is none of Langfuse's."""
-    kinds = ((_is_score, add_score), (_is_observation, add_observation), (_is_trace, add_trace))
-    return _added_as(record, kinds, "a trace, an observation or a score of Langfuse")
-
-
-def _added_as(record: Any, kinds: Iterable[tuple[Callable[..., bool], Callable[..., None]]], wanted: str) -> Telemetry:
-    """Add a record as the first kind that it is. Raise InputError if it is none."""
+def _added_as(kinds: Kinds, wanted: str, record: Any) -> Telemetry:
+    """Return the rows of a record of the first kind that it is. Raise InputError if it is none."""
     if not isinstance(record, dict):
         raise InputError(f"got {type(record).__name__}, wanted {wanted}")
     add = next((add for is_one, add in kinds if is_one(record)), None)
@@ -224,11 +217,11 @@ def _as_number(value: Any) -> Any:
         return value
 
 
-def _moment(record: Mapping[str, Any], *names: str) -> datetime:
+def _moment(record: Mapping[str, Any], *names: str, where: str = "") -> datetime:
     for name in names:
         if (moment := moment_of(_field(record, name), name)) is not None:
             return moment
-    raise InputError(f"got no {names[0]}, wanted a time")
+    raise InputError(f"{where}got no {names[0]}, wanted a time")
 
 
 def _field(record: Mapping[str, Any], name: str) -> Any:
@@ -245,22 +238,12 @@ def _underscored(name: str) -> str:
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
 
 
-def is_langsmith(record: Mapping[str, Any]) -> bool:
-    """Return whether a record has the fields that LangSmith's runs and feedback have."""
-    return _is_run(record) or _is_feedback(record)
-
-
 def _is_run(record: Mapping[str, Any]) -> bool:
     return "id" in record and "run_type" in record and "start_time" in record
 
 
 def _is_feedback(record: Mapping[str, Any]) -> bool:
     return "key" in record and "run_id" in record and ("score" in record or "value" in record)
-
-
-def langsmith_telemetry_of(record: Any) -> Telemetry:
-    """Return the rows of a record. Raise InputError if it is none of LangSmith's."""
-    return _added_as(record, ((_is_run, _add_run), (_is_feedback, _add_feedback)), "a run or feedback of LangSmith")
 
 
 def _add_run(parsed: Telemetry, run: Mapping[str, Any]) -> None:
@@ -383,17 +366,12 @@ def _add_feedback(parsed: Telemetry, feedback: Mapping[str, Any]) -> None:
             by_person=by_person,
             labeller=str(labeller) if labeller else None,
             identity=feedback.get("id"),
-            at=_given_at(feedback),
+            at=_moment(
+                feedback, "created_at", "modified_at", "start_time", where=f"feedback {short(feedback['key'])}: "
+            ),
             metadata=kept,
         ),
     )
-
-
-def _given_at(feedback: Mapping[str, Any]) -> datetime:
-    for name in ("created_at", "modified_at", "start_time"):
-        if (moment := moment_of(feedback.get(name), name)) is not None:
-            return moment
-    raise InputError(f"feedback {short(feedback['key'])}: got no created_at, wanted a time")
 
 
 @dataclass(frozen=True, slots=True)
@@ -532,7 +510,7 @@ def _of_document(file: BinaryIO, lines: Iterator[tuple[int, bytes | None]], path
         if any(isinstance(_parsed(line), dict) for line in text.splitlines()[2:]):
             yield from _of_lines(_lines(io.BytesIO(text)))
         elif isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
-            yield from _objects(text, path)
+            yield from _sequence(_decoded(text, path), 0, "object", "")  # over several lines, as a console prints them
         else:
             raise InputError(f"{path}: not JSON: {_reason(error)}") from error
 
@@ -541,11 +519,6 @@ def _elements(text: bytes, path: str) -> Iterator[Record]:
     """Yield the elements of a list, one at a time; of a truncated list, those before the cut."""
     content = _decoded(text, path)
     return _sequence(content, content.index("[") + 1, "element", "]")
-
-
-def _objects(text: bytes, path: str) -> Iterator[Record]:
-    """Yield objects over several lines that follow each other, as a console prints them; those before a cut."""
-    return _sequence(_decoded(text, path), 0, "object", "")
 
 
 def _decoded(text: bytes, path: str) -> str:
@@ -560,7 +533,7 @@ def _sequence(content: str, position: int, name: str, end: str) -> Iterator[Reco
     decoder = json.JSONDecoder(parse_constant=lambda constant: None)  # NaN, which JSON lacks, is missing
     number = 0
     while True:
-        position = _past(content, position, ", \t\r\n")
+        position = _SEPARATORS.match(content, position).end()  # type: ignore[union-attr]  # it matches no character, too
         if content[position : position + 1] == end:
             return
         number += 1
@@ -571,12 +544,6 @@ def _sequence(content: str, position: int, name: str, end: str) -> Iterator[Reco
             yield Record(f"{name} {number}", problem=f"not JSON: {text_of}; nothing after it can be read")
             return
         yield Record(f"{name} {number}", value)
-
-
-def _past(content: str, position: int, skipped: str) -> int:
-    while position < len(content) and content[position] in skipped:
-        position += 1
-    return position
 
 
 @dataclass(slots=True)
@@ -667,6 +634,10 @@ def _status(fields: Mapping[str, Any]) -> SpanStatus:
     return given  # type: ignore[no-any-return]
 
 
+_LANGFUSE_KINDS: Kinds = ((_is_score, add_score), (_is_observation, add_observation), (_is_trace, add_trace))
+_LANGSMITH_KINDS: Kinds = ((_is_run, _add_run), (_is_feedback, _add_feedback))
+
+
 def reader_of(form: Format, columns: TraceColumns | None) -> Reader:
     """Return what makes rows of a record in a format. It raises InputError for a record in another."""
     match form:
@@ -675,9 +646,9 @@ def reader_of(form: Format, columns: TraceColumns | None) -> Reader:
         case "spans":
             return telemetry_of_span
         case "langfuse":
-            return telemetry_of
+            return partial(_added_as, _LANGFUSE_KINDS, "a trace, an observation or a score of Langfuse")
         case "langsmith":
-            return langsmith_telemetry_of
+            return partial(_added_as, _LANGSMITH_KINDS, "a run or feedback of LangSmith")
     return Rows(columns or TraceColumns()).telemetry
 
 
@@ -690,9 +661,9 @@ def recognised(record: Any, columns: TraceColumns | None) -> Format:
         return "otlp"
     if is_span(fields):
         return "spans"
-    if is_langsmith(fields):
+    if any(is_one(fields) for is_one, _ in _LANGSMITH_KINDS):
         return "langsmith"
-    if is_langfuse(fields):
+    if any(is_one(fields) for is_one, _ in _LANGFUSE_KINDS):
         return "langfuse"
     if "started_at" in fields and ("input" in fields or "output" in fields):
         return "rows"

@@ -4,7 +4,7 @@ Older SDKs send everything so; current ones send spans by OpenTelemetry, and sco
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from evalflows.specs.errors import InputError, describe
@@ -14,6 +14,7 @@ from evalflows.telemetry.feedback import Telemetry
 
 _CREATES, _UPDATES = "-create", "-update"
 _NOTES = "sdk-log"
+UNREADABLE = (InputError, TypeError, ValueError, LookupError, AttributeError)
 
 
 class Ingested:
@@ -31,7 +32,10 @@ class Ingested:
         for event in events:
             self._read(event)
         for identity, record in self._made.items():
-            self._add(add_observation, record, identity)
+            try:
+                add_observation(self.telemetry, record)
+            except UNREADABLE as error:
+                self._refuse(identity, error)
 
     @property
     def answer(self) -> dict[str, Any]:
@@ -52,7 +56,7 @@ class Ingested:
                 self._observed(str(own), kind, record)
             elif kind != _NOTES:
                 raise InputError(f"got the type {kind[:40]!r}, or no id, wanted trace-create, score-create or such")
-        except (InputError, TypeError, ValueError, LookupError, AttributeError) as error:
+        except UNREADABLE as error:
             self._refuse(identity, error)
         else:
             self.successes.append({"id": identity, "status": 201})
@@ -64,12 +68,6 @@ class Ingested:
         start = {"startTime": record["timestamp"]} if identity not in self._made else {}
         given = {name: value for name, value in record.items() if value is not None and name != "timestamp"}
         self._made.setdefault(identity, {}).update(start | given | {"type": type_})
-
-    def _add(self, add: Callable[[Telemetry, Mapping[str, Any]], None], record: dict[str, Any], identity: str) -> None:
-        try:
-            add(self.telemetry, record)
-        except (InputError, TypeError, ValueError, LookupError, AttributeError) as error:
-            self._refuse(identity, error)
 
     def _refuse(self, identity: str, error: Exception) -> None:
         message = str(error) if isinstance(error, InputError) else describe(error)

@@ -22,7 +22,7 @@ from evalflows.telemetry.feedback import RESULT, Telemetry, add_results_of_recor
 
 Attributes = dict[str, Any]
 
-_CONVERTED = ("double_value", "array_value", "kvlist_value", "bytes_value")
+_VALUES = ("string_value", "int_value", "bool_value", "double_value", "array_value", "kvlist_value", "bytes_value")
 
 KINDS = (None, "internal", "server", "client", "producer", "consumer")
 STATUSES: tuple[SpanStatus, ...] = ("unset", "ok", "error")
@@ -65,21 +65,9 @@ def value_of(value: Any) -> Any:
     if value is None:
         return None
     kind = value.WhichOneof("value") if hasattr(value, "WhichOneof") else _kind(value)
-    if kind == "string_value":
-        return value.string_value
-    if kind in ("int_value", "bool_value"):
-        return getattr(value, kind)
-    return _converted(value, kind)
-
-
-def _kind(value: Any) -> str | None:
-    """Return the field of a message of opentelemetry-proto-json that is set."""
-    fields = ("string_value", "int_value", "bool_value", *_CONVERTED)
-    return next((name for name in fields if getattr(value, name) is not None), None)
-
-
-def _converted(value: Any, kind: str | None) -> Any:
     match kind:
+        case "string_value" | "int_value" | "bool_value":
+            return getattr(value, kind)
         case "double_value":
             return value.double_value if math.isfinite(value.double_value) else str(value.double_value)
         case "array_value":
@@ -89,6 +77,11 @@ def _converted(value: Any, kind: str | None) -> Any:
         case "bytes_value":
             return base64.b64encode(value.bytes_value).decode()
     return None
+
+
+def _kind(value: Any) -> str | None:
+    """Return the field of a message of opentelemetry-proto-json that is set."""
+    return next((name for name in _VALUES if getattr(value, name) is not None), None)
 
 
 def parse_json(text: bytes) -> Any:
@@ -294,25 +287,19 @@ def _moment(nanoseconds: int) -> datetime | None:
 
 
 def _events(events: Any) -> Json | None:
-    if not events:
-        return None
-    return to_json(
-        [
-            {"name": event.name, "at": _text(event.time_unix_nano), "attributes": attributes_of(event.attributes)}
-            for event in events
-        ],
-        mend=True,
-    )
+    found = [
+        {"name": event.name, "at": _text(event.time_unix_nano), "attributes": attributes_of(event.attributes)}
+        for event in events or ()
+    ]
+    return to_json(found, mend=True) if found else None
 
 
 def _links(links: Any) -> Json | None:
-    if not links:
-        return None
     found = [
         {"trace_id": link.trace_id.hex(), "span_id": link.span_id.hex(), "attributes": attributes_of(link.attributes)}
-        for link in links
+        for link in links or ()
     ]
-    return to_json(found, mend=True)
+    return to_json(found, mend=True) if found else None
 
 
 def _text(nanoseconds: int) -> str | None:

@@ -214,11 +214,14 @@ def asked_calls(answer: Sequence[Message]) -> list[ToolCall]:
     return calls
 
 
-def run_call(tool: ObservationView, name: str | None, identity: str | None) -> ToolCall:
+def run_call(tool: ObservationView, fields: Fields) -> ToolCall:
     """Return the call that a tool's span is about."""
-    error = (tool.status_message or "failed") if tool.status == "error" else None
     return ToolCall(
-        name=name or tool.name, arguments=_arguments(tool.input), id=identity, result=tool.output, error=error
+        name=fields.text("tool_name") or tool.name,
+        arguments=_arguments(tool.input),
+        id=fields.text("tool_call_id"),
+        result=tool.output,
+        error=(tool.status_message or "failed") if tool.status == "error" else None,
     )
 
 
@@ -294,7 +297,8 @@ def content_of(root: ObservationView, observations: Sequence[ObservationView]) -
     speaker = root if _has_content(root) else _only_step(root, observations) or _last_answer(observations)
     if speaker is None:
         return None, None
-    return _asked(speaker), _answered(speaker)
+    asked, said = last_user_text(_messages(speaker.input)), answer_text(_messages(speaker.output))
+    return speaker.input if asked is None else asked, speaker.output if said is None else said
 
 
 def _has_content(observation: ObservationView) -> bool:
@@ -319,17 +323,6 @@ def _last_answer(observations: Sequence[ObservationView]) -> ObservationView | N
     made = [observation for observation in observations if observation.type == "generation" and observation.messages]
     said = [observation for observation in made if answer_text(_messages(observation.output)) is not None]
     return next(reversed(said or made), None)
-
-
-def _asked(observation: ObservationView) -> Any:
-    messages = _messages(observation.input)
-    text = last_user_text(messages)
-    return observation.input if text is None else text
-
-
-def _answered(observation: ObservationView) -> Any:
-    text = answer_text(_messages(observation.output))
-    return observation.output if text is None else text
 
 
 def _messages(value: Any) -> list[dict[str, Any]]:
@@ -374,7 +367,7 @@ def observation_view(row: ObservationRow, logs: Sequence[ObservationRow] = ()) -
         trace_name=fields.text("trace_name"),
         metadata=fields.metadata(),
     )
-    view.tool_calls = _tool_calls(view, fields, said)
+    view.tool_calls = [run_call(view, fields)] if kind == "tool" else asked_calls(said.answer)
     return view
 
 
@@ -471,12 +464,6 @@ def _side(fields: Fields, field: str, kind: str, messages: Sequence[dict[str, An
     if found == {} and is_langsmith:  # what LangSmith leaves of values that are hidden
         return None
     return None if kind in TALKING and messages_of(found) else found
-
-
-def _tool_calls(view: ObservationView, fields: Fields, said: Conversation) -> list[ToolCall]:
-    if view.type == "tool":
-        return [run_call(view, fields.text("tool_name"), fields.text("tool_call_id"))]
-    return asked_calls(said.answer)
 
 
 def _seconds(started_at: datetime, ended_at: datetime | None) -> float | None:

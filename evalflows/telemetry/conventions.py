@@ -79,6 +79,7 @@ OPENAI_ROLES = {
     "ChatMessage": "user",
 }
 """Other names of roles, as LangChain and Google's models use them."""
+ROLES = {*OPENAI_ROLES, "system", "developer", "user", "assistant", "tool", "function"}
 KEPT = ("name", "refusal", "reasoning_content")
 
 CONTAINERS = ("messages", "contents", "choices", "generations", "message", "content", "input", "output", "response")
@@ -254,11 +255,7 @@ def _of_message(value: Mapping[str, Any]) -> list[Message]:
 def _is_message(value: Mapping[str, Any]) -> bool:
     role = value.get("role", value.get("type"))
     fields = ("content", "tool_calls", "function_call")
-    return isinstance(role, str) and _known(role) and any(name in value for name in fields)
-
-
-def _known(role: str) -> bool:
-    return role in OPENAI_ROLES or role in ("system", "developer", "user", "assistant", "tool", "function")
+    return isinstance(role, str) and role in ROLES and any(name in value for name in fields)
 
 
 def _role(value: Mapping[str, Any]) -> str:

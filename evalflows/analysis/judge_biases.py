@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 import pandas as pd
 
 from evalflows.analysis.preferences import Preferences
-from evalflows.stats.agreement import agreement
-from evalflows.stats.means import ShareEstimate, combined_share, mean_estimate, share_estimate
+from evalflows.stats.agreement import Agreement, agreement
+from evalflows.stats.means import MeanEstimate, ShareEstimate, combined_share, mean_estimate, share_estimate
 from evalflows.store.records import CheckRow, Reason, ReasonCode, derived_id, to_json
 
 POSITION, FLIPS, LENGTH, CONSISTENCY = "position_preference", "flip_share", "length_preference", "self_consistency"
@@ -31,21 +30,6 @@ ORDER_DRAWN = Reason(
 )
 
 OBSERVED = ("share", "kappa", "standard_error", "low", "high", "method")
-
-
-class Estimate(Protocol):
-    """A share or a mean with its interval."""
-
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
-    @property
-    def standard_error(self) -> float | None: ...
-    @property
-    def method(self) -> str: ...
-    @property
-    def n(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +215,13 @@ def _agreement(first: Preferences, second: Preferences, confidence_level: float)
     return replace(bias, kappa=estimate.kappa)
 
 
-def _bias(name: str, message: str, passed: bool | None, share: float | None, estimate: Estimate) -> JudgeBias:
+def _bias(
+    name: str,
+    message: str,
+    passed: bool | None,
+    share: float | None,
+    estimate: ShareEstimate | MeanEstimate | Agreement,
+) -> JudgeBias:
     return JudgeBias(
         name=name,
         message=message,

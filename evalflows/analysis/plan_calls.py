@@ -373,36 +373,21 @@ def size_of(
 ) -> CallSize:
     """Return the size of a call, from earlier calls of the same version, else from earlier calls to the same model,
     else from the recorded requests; with a note on its price, if there is one."""
-    price, size = price_of(connection, model), _size(inputs, connection, model, past, requests, by)
-    return size if price is None or size.usd is None else replace(size, price_note=price.note(model))
-
-
-def _size(
-    inputs: PlanInputs,
-    connection: ConnectionSpec,
-    model: str,
-    past: PastCalls | None,
-    requests: Sequence[RecordedRequest],
-    by: Literal["target", "judge"],
-) -> CallSize:
+    whose = f"of this {by}"
+    if past is None:
+        past = calls_to_model(inputs.store, identity(connection), model, by_target=by == "target")
+        whose = f"of other {by}s to this model"
     if past is not None:
-        return _size_as_before(past, _usd(connection, model, past.tokens_in, past.tokens_out), f"of this {by}")
-    past_of_model = calls_to_model(inputs.store, identity(connection), model, by_target=by == "target")
-    if past_of_model is not None:
-        usd = _usd(connection, model, past_of_model.tokens_in, past_of_model.tokens_out)
-        return _size_as_before(past_of_model, usd, f"of other {by}s to this model")
-    if not requests:
+        size = _size_as_before(past, _usd(connection, model, past.tokens_in, past.tokens_out), whose)
+    elif requests:
+        tokens_in = sum(request.tokens_in for request in requests) / len(requests)
+        tokens_out = sum(request.tokens_out for request in requests) / len(requests)
+        usd = _usd(connection, model, tokens_in, tokens_out)
+        size = CallSize(tokens_in=tokens_in, tokens_out=tokens_out, usd=usd, basis="upper estimate")
+    else:
         return _UNKNOWN_SIZE
-    tokens_in, tokens_out = (
-        sum(tokens) / len(requests)
-        for tokens in zip(*((request.tokens_in, request.tokens_out) for request in requests), strict=True)
-    )
-    return CallSize(
-        tokens_in=tokens_in,
-        tokens_out=tokens_out,
-        usd=_usd(connection, model, tokens_in, tokens_out),
-        basis="upper estimate",
-    )
+    price = price_of(connection, model)
+    return size if price is None or size.usd is None else replace(size, price_note=price.note(model))
 
 
 def _size_as_before(past: PastCalls, usd: float | None, whose: str) -> CallSize:

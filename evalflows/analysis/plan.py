@@ -263,7 +263,9 @@ def _paired_variance(ours: RunValues, theirs: RunValues, clusters: Clusters) -> 
 
     Noise between repetitions is independent of clusters, so the design effect applies to the rest only.
     """
-    ours, theirs, cluster_ids = _scored_on_both_sides(ours, theirs, clusters)
+    scored = np.flatnonzero(~(np.isnan(ours).all(axis=1) | np.isnan(theirs).all(axis=1)))
+    ours, theirs = ours[scored], theirs[scored]
+    cluster_ids = None if clusters is None else [clusters[index] for index in scored.tolist()]
     parts = difference_components(ours, theirs)
     if parts.observed is None:
         return None
@@ -287,14 +289,6 @@ def _paired_variance(ours: RunValues, theirs: RunValues, clusters: Clusters) -> 
         design_effect=None if test.n_clusters is None or not parts.observed else per_example / parts.observed,
         is_yes_no=False,
     )
-
-
-def _scored_on_both_sides(
-    ours: RunValues, theirs: RunValues, clusters: Clusters
-) -> tuple[RunValues, RunValues, list[str | None] | None]:
-    scored = np.flatnonzero(~(np.isnan(ours).all(axis=1) | np.isnan(theirs).all(axis=1)))
-    cluster_ids = None if clusters is None else [clusters[index] for index in scored.tolist()]
-    return ours[scored], theirs[scored], cluster_ids
 
 
 def _from_one_experiment(history: HistoryQuery, metric: str, experiment: MeasuredBefore) -> VarianceEstimate | None:

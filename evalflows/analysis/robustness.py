@@ -244,16 +244,12 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def analyse_weights(runs: CompositeRuns, change: float) -> tuple[OneAtATime, WeightShares] | None:
-    """Return the effect of other weights on the winner by a composite; None if it has no weights or no runs."""
-    if runs.runs is None:
-        return None
-    return one_at_a_time(runs.runs, list(runs.composite.weights.values()), change), share_of_weights(runs.runs)
-
-
 def weights_check(batch: str, runs: CompositeRuns, change: float) -> CheckRow:
     """Check that changing any one weight a little does not change the winner."""
-    analysis = analyse_weights(runs, change)
+    analysis = None
+    if runs.runs is not None:
+        weights = list(runs.composite.weights.values())
+        analysis = one_at_a_time(runs.runs, weights, change), share_of_weights(runs.runs)
     sentences = _sentences(runs, analysis)
     decisive = [change.changes_winner for change in analysis[0].changes] if analysis else []
     return CheckRow(

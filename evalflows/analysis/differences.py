@@ -87,7 +87,7 @@ def detectable_effect_columns(difference: PairedDifference, paired: PairedMetric
         power=POWER,
     )
     low, high = (is_yes_no and paired.yes_no_ends) or (0.0, 1.0)
-    if (effect := (high - low) * smallest) > paired.widest:  # no difference is as large
+    if (effect := (high - low) * smallest) > paired.scale.widest:  # no difference is as large
         return {"minimum_detectable_effect": None, "power": None}
     return {"minimum_detectable_effect": effect, "power": POWER}
 

@@ -209,11 +209,6 @@ class PairedMetric:
         ours, theirs = ((side.values[both] == ends[1]).astype(np.float64) for side in (self.candidate, self.baseline))
         return paired_difference(ours, theirs, _chosen_clusters(self.clusters, both)).standard_error or 0.0
 
-    @property
-    def widest(self) -> float:
-        """The largest possible difference."""
-        return self.scale.widest
-
     def difference_test(self, exclusion: Reason | None = None, margin: float | None = None) -> DifferenceTest:
         """Test the difference at the confidence level, by default with the declared margin.
 
@@ -226,7 +221,7 @@ class PairedMetric:
             highest=self.worst_case_difference("largest", self.confidence_level),
             n_missing=self.n_missing,
             higher_is_better=self.scale.higher_is_better,
-            margin=None if margin is None or margin >= self.widest else margin,
+            margin=None if margin is None or margin >= self.scale.widest else margin,
             exclusion=exclusion,
         )
 
@@ -305,7 +300,7 @@ class PairedMetric:
             rare = self.scale.declared.rare_losses
             differences = paired_differences(ours, theirs, clusters, bounds=bounds, rare_values=rare)
         few = too_few_drawn(weights, chosen) or differences.too_few
-        return replace(differences, limit=self.widest, too_few=few)
+        return replace(differences, limit=self.scale.widest, too_few=few)
 
     def _at(self, differences: PairedDifferences, confidence_level: float) -> PairedDifference:
         difference = differences.at(confidence_level)

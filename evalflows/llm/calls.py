@@ -17,7 +17,7 @@ from evalflows.llm.answers import completion_fields, end_of, finish_of, has_thin
 from evalflows.llm.attempts import Attempts
 from evalflows.llm.budget import Budget
 from evalflows.llm.endpoint_errors import as_kept_json, spec_hint
-from evalflows.llm.ledger import AnsweredCall, Ledger, current, key_of_text
+from evalflows.llm.ledger import AnsweredCall, Ledger, current, key_of_text, sum_unless_unknown
 from evalflows.llm.limiter import Limiter, Turn
 from evalflows.llm.prices import LONG_ANSWER, Price, Tokens, price_of, tokens_of, tokens_of_text
 from evalflows.llm.rate_limits import RateLimit, read_rate_limit
@@ -73,8 +73,8 @@ class _Bill:
         What is free costs 0, however many tokens it took.
         """
         cost = 0.0 if cost is None and estimate == 0.0 else cost
-        self.cost = _sum_of_known(self.cost, cost)
-        self.spent = _sum_of_known(self.spent, estimate if cost is None else cost)
+        self.cost = sum_unless_unknown(self.cost, cost)
+        self.spent = sum_unless_unknown(self.spent, estimate if cost is None else cost)
 
     def add_answer(self, row: CallRow, response: "Response", used: Tokens) -> None:
         """Add what an answer cost; if the endpoint does not report its tokens, an estimate from the texts."""
@@ -107,15 +107,11 @@ class _Bill:
         """Replace what the budget has set aside. Of a call that was broken off, what was sent may be paid."""
         is_known = self.is_complete and self.estimate is not None
         cost = self.cost if is_known else None
-        spent = self.spent if self.is_complete else _sum_of_known(self.spent, self.estimate)
+        spent = self.spent if self.is_complete else sum_unless_unknown(self.spent, self.estimate)
         estimated = spent if self.estimate is not None and cost is None else None
         if self.reservation is None:  # it was given up, and the new estimate did not fit
             return
         budget.settle(self.reservation, cost, estimated_usd=estimated, paid=self.was_sent, tokens_out=self.tokens_out)
-
-
-def _sum_of_known(left: float | None, right: float | None) -> float | None:
-    return None if left is None or right is None else left + right
 
 
 class Caller:
@@ -315,7 +311,22 @@ class Completer:
 
         row, cached = await self._caller.call("chat", request, read, repeat)
         message = json.loads(row.response or "{}").get("message", {})
-        return _completion(row, message, parsed(message, row.finish_reason), cached)
+        return Completion(
+            text=message.get("content") or "",
+            parsed=parsed(message, row.finish_reason),
+            tool_calls=message.get("tool_calls") or [],
+            has_thinking=has_thinking(message),
+            finish_reason=row.finish_reason,
+            is_truncated=end_of(row.finish_reason) == "truncated",
+            model=row.answered_by or row.model,
+            call_id=row.call_id,
+            cached=cached,
+            attempts=row.attempts,
+            tokens_in=row.tokens_in,
+            tokens_out=row.tokens_out,
+            cost_usd=0.0 if cached else row.cost_usd,
+            latency_s=row.latency_s,
+        )
 
     def _request(
         self,
@@ -337,25 +348,6 @@ class Completer:
             # For reproducible answers: earlier requests must not decide which tokens are recomputed.
             request = {"temperature": 0.0, "cache_prompt": False} | request
         return request
-
-
-def _completion(row: CallRow, message: Mapping[str, Any], parsed: Any, cached: bool) -> Completion:
-    return Completion(
-        text=message.get("content") or "",
-        parsed=parsed,
-        tool_calls=message.get("tool_calls") or [],
-        has_thinking=has_thinking(message),
-        finish_reason=row.finish_reason,
-        is_truncated=end_of(row.finish_reason) == "truncated",
-        model=row.answered_by or row.model,
-        call_id=row.call_id,
-        cached=cached,
-        attempts=row.attempts,
-        tokens_in=row.tokens_in,
-        tokens_out=row.tokens_out,
-        cost_usd=0.0 if cached else row.cost_usd,
-        latency_s=row.latency_s,
-    )
 
 
 class Embedder:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ from evalflows.specs.escaping import print_note
 from evalflows.store.records import UNANSWERED, CallRow, Json, now, to_json
 from evalflows.store.spilled import SpilledRows
 from evalflows.store.store import Store
+
+Number = TypeVar("Number", int, float)
 
 
 def call_key(identity: str, request: Mapping[str, Any], repeat: int, kind: str = "chat") -> str:
@@ -160,13 +162,12 @@ class Usage:
     cost_usd: float | None = 0.0  # None if the cost of any paid call is unknown
 
     def __add__(self, other: "Usage") -> "Usage":
-        unpriced = self.cost_usd is None or other.cost_usd is None
         return Usage(
             calls=sum_unless_unknown(self.calls, other.calls),
             calls_cached=sum_unless_unknown(self.calls_cached, other.calls_cached),
             tokens_in=sum_of_known((self.tokens_in, other.tokens_in)),
             tokens_out=sum_of_known((self.tokens_out, other.tokens_out)),
-            cost_usd=None if unpriced else (self.cost_usd or 0.0) + (other.cost_usd or 0.0),
+            cost_usd=sum_unless_unknown(self.cost_usd, other.cost_usd),
         )
 
 
@@ -175,7 +176,7 @@ NO_USAGE = Usage()
 UNRECORDED = Usage(calls=None, calls_cached=None, cost_usd=None)
 
 
-def sum_unless_unknown(one: int | None, other: int | None) -> int | None:
+def sum_unless_unknown(one: Number | None, other: Number | None) -> Number | None:
     return None if one is None or other is None else one + other
 
 

@@ -123,7 +123,10 @@ def _holds(call: Call, run: Run, entry: Fields) -> bool:
     name, wanted = call.arguments
     if name not in FIELDS:
         raise InputError(f"list_runs: filter: got the field {str(name)!r}, wanted one of {', '.join(FIELDS)}")
-    value = entry.get(name) if name in _OF_ENTRY else _value(run, name)
+    if name in _OF_ENTRY:
+        value = entry.get(name)
+    else:
+        value = run.parent_run_id is None if name == "is_root" else getattr(run, name)
     if call.name == "has":
         return wanted in (value or ())
     if call.name not in _COMPARED:
@@ -137,10 +140,6 @@ def _holds(call: Call, run: Run, entry: Fields) -> bool:
         return _COMPARED[call.name](value, wanted)
     except TypeError:
         raise InputError(f"list_runs: filter: {name}: got {wanted!r:.40}, wanted a value to compare it with") from None
-
-
-def _value(run: Run, name: str) -> Any:
-    return run.parent_run_id is None if name == "is_root" else getattr(run, name)
 
 
 def _as_value(name: str, wanted: Any) -> Any:

@@ -54,16 +54,7 @@ class Counts:
     usage: Usage = NO_USAGE
 
     def __add__(self, other: "Counts") -> "Counts":
-        return Counts(
-            fetched=self.fetched + other.fetched,
-            processed=self.processed + other.processed,
-            failed=self.failed + other.failed,
-            scores=self.scores + other.scores,
-            composites=self.composites + other.composites,
-            unreached=self.unreached + other.unreached,
-            over_budget=self.over_budget + other.over_budget,
-            usage=self.usage + other.usage,
-        )
+        return Counts(**{name: getattr(self, name) + getattr(other, name) for name in Counts.__slots__})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

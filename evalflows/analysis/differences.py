@@ -2,7 +2,7 @@
 with pass@k and pass^k as metrics of their own. `verdicts.py` concludes from the tests."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
@@ -428,11 +428,7 @@ def _verdict_row(tested: TestedMetric, verdict: Verdict, decision_id: str | None
         slice=of_slice,
         candidate_experiment_id=candidate.experiment_id,
         baseline_experiment_id=baseline.experiment_id,
-        conclusion=verdict.conclusion,
-        reason=verdict.reason,
-        reason_code=verdict.reason_code,
-        p_adjusted=verdict.p_adjusted,
-        adjustment=verdict.adjustment,
+        **asdict(verdict),
         **difference_columns(tested.test),
         **detectable_effect_columns(tested.test.estimate, tested.paired),
         **counts_of(tested.paired.candidate, tested.paired.baseline),

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -259,9 +259,7 @@ def _classified(pending: Sequence["_Pending"], adjustment: Adjustment) -> Iterat
         if verdict.test is None:
             yield verdict.row
             continue
-        classified = next(of_slices if verdict.is_of_slice else overall)
-        names = ("conclusion", "reason", "reason_code", "p_adjusted", "adjustment")
-        yield replace(verdict.row, **{name: getattr(classified, name) for name in names})
+        yield replace(verdict.row, **asdict(next(of_slices if verdict.is_of_slice else overall)))
 
 
 def _test_columns(test: DifferenceTest, outcomes: pd.DataFrame) -> dict[str, Any]:
@@ -383,9 +381,7 @@ class _Matchup:
             candidate_experiment_id=self.candidate,
             baseline_experiment_id=self.baseline,
             length_controlled=length_controlled,
-            conclusion=verdict.conclusion,
-            reason=verdict.reason,
-            reason_code=verdict.reason_code,
+            **asdict(verdict),
             **estimate_columns(replace(difference, low=low, high=high)),
             **_count_columns(counts),
         )

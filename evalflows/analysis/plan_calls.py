@@ -11,14 +11,13 @@ from math import ceil
 from typing import Any, Literal, cast
 
 from evalflows.engine.controls import control_pairs
+from evalflows.engine.preflight import reference_as_answer
 from evalflows.engine.prepare import PreparedExperiment
 from evalflows.engine.sampling import draw
 from evalflows.engine.spec_evaluators import PreparedEvaluator, evaluator_version, is_ours
 from evalflows.engine.spec_targets import target_version
 from evalflows.engine.views import example_view
 from evalflows.evaluators.binding import Bound
-from evalflows.evaluators.offers import offer_pair, offer_run
-from evalflows.evaluators.views import RunView
 from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Caller, Completer, Embedder, Endpoint, Kind, Read
 from evalflows.llm.client import Client
@@ -46,9 +45,6 @@ from evalflows.store.queries.past_calls import (
 from evalflows.store.records import CallRow, ExampleRow, to_json
 from evalflows.store.store import Store
 from evalflows.targets import chat
-
-PLACEHOLDER_OUTPUT = {"output": "."}
-"""The answer that a judge gets for an example without a reference."""
 
 MAX_LEDGER_LOOKUPS = 20_000
 """The most runs of a chat target whose requests are all looked up in the ledger, at 0.1 ms each."""
@@ -156,18 +152,12 @@ def judge_requests(
     async def dry_run_all() -> None:
         for example in examples:
             recorder.requests = []
-            available = {**_arguments(bound, example), "complete": complete, "embed": embed}
+            available = {**reference_as_answer(bound, example), "complete": complete, "embed": embed}
             reached = await _dry_run(bound.call, available)
             by_example.append(recorder.requests if reached else None)
 
     _run_in_thread(dry_run_all())
     return by_example
-
-
-def _arguments(bound: Bound, example: ExampleRow) -> dict[str, Any]:
-    view = example_view(example)
-    run = RunView(id="", inputs=view.inputs, outputs=dict(view.reference_outputs or PLACEHOLDER_OUTPUT))
-    return offer_pair(view, run, run) if bound.scope == "pair" else offer_run(view, run)
 
 
 async def _dry_run(call: Callable[[Mapping[str, Any]], Any], available: Mapping[str, Any]) -> bool:

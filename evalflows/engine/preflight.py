@@ -109,13 +109,16 @@ def check_settings(bound: Bound, examples: Sequence[ExampleRow]) -> None:
 
 
 async def _call(bound: Bound, example: ExampleRow) -> None:
-    view = example_view(example)
-    answer = view.reference_outputs or {"output": "."}
-    run = RunView(id="", inputs=view.inputs, outputs=json.loads(json.dumps(answer)))
-    available = offer_pair(view, run, run) if bound.scope == "pair" else offer_run(view, run)
-    returned = bound.call({**available, "complete": _never, "embed": _never})
+    returned = bound.call({**reference_as_answer(bound, example), "complete": _never, "embed": _never})
     if isawaitable(returned):
         await returned
+
+
+def reference_as_answer(bound: Bound, example: ExampleRow) -> dict[str, Any]:
+    """Return the arguments of an evaluator, with an example's reference as the answer, or a placeholder without one."""
+    view = example_view(example)
+    run = RunView(id="", inputs=view.inputs, outputs=json.loads(json.dumps(view.reference_outputs or {"output": "."})))
+    return offer_pair(view, run, run) if bound.scope == "pair" else offer_run(view, run)
 
 
 async def _never(*args: Any, **kwargs: Any) -> Any:

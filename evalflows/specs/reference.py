@@ -52,7 +52,9 @@ def load(reference: str, fits: Callable[[object], bool] = callable) -> Any:
     Raise InputError, in one line, if there is none, or if a deployment's run may not name it: see `permitted.py`.
     """
     if reference.startswith("live:"):
-        return _load_live(reference)
+        if reference not in _live:
+            raise InputError(f"{reference!r}: got a function of another process, wanted 'module:name'")
+        return _live[reference]
     module_name, _, name = reference.partition(":")
     if not module_name or not name:
         raise InputError(f"{reference!r}: wanted 'module:name'")
@@ -184,12 +186,6 @@ def _is_importable(function: Callable[..., Any], module: str, name: str) -> bool
     for attribute in name.split("."):
         value = getattr(value, attribute, None)
     return value is function
-
-
-def _load_live(reference: str) -> Callable[..., Any]:
-    if reference not in _live:
-        raise InputError(f"{reference!r}: got a function of another process, wanted 'module:name'")
-    return _live[reference]
 
 
 def is_async(function: Callable[..., Any]) -> bool:

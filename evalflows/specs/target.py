@@ -85,7 +85,8 @@ class ChatTarget(_Target):
         parts: dict[str, Any] = {"system": self.system, "user": self.user}
         if isinstance(self.messages, list):
             parts |= {f"messages.{index}": message.get("content") for index, message in enumerate(self.messages)}
-        if files := [name for name, value in {**parts, "messages": self.messages}.items() if _is_file(value)]:
+        every = {**parts, "messages": self.messages}
+        if files := [name for name, value in every.items() if isinstance(value, PromptFile)]:
             raise TypeError(f"target {self.name!r}: {files[0]}: the file was not read")
         return {name: text for name, text in parts.items() if isinstance(text, str)}
 
@@ -101,10 +102,6 @@ class ChatTarget(_Target):
         if isinstance(self.tools, str) and not re.fullmatch(r"(inputs|metadata)\..+", self.tools):
             raise ValueError(f"tools: got {self.tools!r}, wanted a list, or a path: inputs.… or metadata.…")
         return self
-
-
-def _is_file(value: object) -> bool:
-    return isinstance(value, PromptFile)
 
 
 class PythonTarget(_Target):

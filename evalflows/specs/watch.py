@@ -34,18 +34,6 @@ PREVIOUS = "previous"
 LATE_S: dict[WindowSize, float] = {"hour": 900.0, "day": 3600.0}
 
 
-def _as_fields(rule: object) -> object:
-    """Expand the short forms: `accuracy` watches for a change, and {threshold: accuracy, …} names kind and metric."""
-    if isinstance(rule, str):
-        return {"kind": "change", "metric": rule}
-    if isinstance(rule, dict) and "kind" not in rule:
-        named: list[Any] = [kind for kind in KINDS if kind in rule]
-        if len(named) == 1:
-            rest = {name: value for name, value in rule.items() if name != named[0]}
-            return {"kind": named[0], "metric": rule[named[0]], **rest}
-    return rule
-
-
 class WatchSpec(BaseModel, extra="forbid", frozen=True):
     """One watch rule. It looks once at each window after the window has closed."""
 
@@ -108,7 +96,15 @@ class WatchSpec(BaseModel, extra="forbid", frozen=True):
     @model_validator(mode="before")
     @classmethod
     def _from_short_form(cls, rule: object) -> object:
-        return _as_fields(rule)
+        """Expand the short forms: `accuracy` watches for a change, {threshold: accuracy, …} names kind and metric."""
+        if isinstance(rule, str):
+            return {"kind": "change", "metric": rule}
+        if isinstance(rule, dict) and "kind" not in rule:
+            named: list[Any] = [kind for kind in KINDS if kind in rule]
+            if len(named) == 1:
+                rest = {name: value for name, value in rule.items() if name != named[0]}
+                return {"kind": named[0], "metric": rule[named[0]], **rest}
+        return rule
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "WatchSpec":

@@ -26,7 +26,8 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec, resolve_name
 from inspect import unwrap
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType, ModuleType, TracebackType
+from traceback import walk_tb
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from evalflows.specs.errors import CallError, InputError, describe
@@ -349,9 +350,7 @@ def code_parts(function: Callable[..., Any], plain: Callable[[object], object] =
 
     Empty if its source cannot be read. `plain` makes values of notebooks comparable, where names have no statements.
     """
-    walk = _Walk(plain)
-    walk.add_callable(function)
-    return dict(sorted(walk.parts.items()))
+    return dict(sorted(_Walk(function, plain).parts.items()))
 
 
 def imports_used(function: Callable[..., Any]) -> frozenset[str] | None:
@@ -359,8 +358,7 @@ def imports_used(function: Callable[..., Any]) -> frozenset[str] | None:
 
     None if its code cannot be read, as for objects of installed packages.
     """
-    walk = _Walk(repr)
-    walk.add_callable(function)
+    walk = _Walk(function)
     return frozenset(walk.imported) if walk.parts else None
 
 
@@ -372,21 +370,21 @@ def listed(parts: list[str], most: int = 5) -> str:
 
 def changed_since_import(function: Callable[..., Any]) -> list[str]:
     """Return the parts of a callable's code whose files were edited after Python had imported them."""
-    walk = _Walk(repr)
-    walk.add_callable(function)
+    walk = _Walk(function)
     edited = {f"{module.name}.{name}" for module, name, loaded in walk.bound if differs_from_file(module, name, loaded)}
     gone = {f"{module.name}.{each.__qualname__}" for module, each in walk.unbound if is_gone_from_file(module, each)}
     return sorted(edited | gone)
 
 
 class _Walk:
-    def __init__(self, plain: Callable[[object], object]) -> None:
+    def __init__(self, function: object, plain: Callable[[object], object] = repr) -> None:
         self.parts: dict[str, str] = {}
         self.bound: list[tuple[ModuleSource, str, object]] = []  # what modules bind: its name, and its value if known
         self.unbound: list[tuple[ModuleSource, FunctionType]] = []  # functions that their modules do not bind
         self.imported: set[str] = set()  # dotted names in modules that are not the user's
         self._plain = plain
         self._seen: set[object] = set()
+        self.add_callable(function)
 
     def add_callable(self, function: object) -> None:
         while isinstance(function, partial):
@@ -602,13 +600,7 @@ def _traced(frames: list[_Frame]) -> Iterator[str]:
 
 
 def _user_frames(error: BaseException) -> list[_Frame]:
-    return [_frame(frame, line) for frame, line in _walked(error.__traceback__) if _is_users(frame)]
-
-
-def _walked(traceback: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
-    while traceback is not None:
-        yield traceback.tb_frame, traceback.tb_lineno
-        traceback = traceback.tb_next
+    return [_frame(frame, line) for frame, line in walk_tb(error.__traceback__) if _is_users(frame)]
 
 
 def _is_users(frame: FrameType) -> bool:

@@ -86,7 +86,8 @@ def check_module(reference: str, module: str) -> None:
     if _limits is None or _is_listed(module, _limits) or _is_within(module, OURS):
         return
     top = module.partition(".")[0]
-    if top != "evalflows" and (not _is_found(top) or any(_is_in_folder(path, _limits) for path in _locations(top))):
+    places = _locations(top)
+    if top != "evalflows" and (places is None or any(_is_in_folder(path, _limits) for path in places)):
         return
     raise InputError(f"{reference!r}: the module {module!r} is not in {_limits.folder}; {_wanted(top, _limits)}")
 
@@ -169,22 +170,14 @@ def _is_within(module: str, package: str) -> bool:
     return module == package or module.startswith(f"{package}.")
 
 
-def _is_found(top: str) -> bool:
-    """Return whether there is such a module; if not, the error on import says so."""
-    try:
-        return find_spec(top) is not None
-    except (ImportError, ValueError):  # ValueError: a module without a spec, such as __main__
-        return True
-
-
-def _locations(top: str) -> list[Path]:
-    """Return the files or folders of a module; none if it is built in."""
+def _locations(top: str) -> list[Path] | None:
+    """Return the files or folders of a module; none if it is built in. None without a module: the import says so."""
     try:
         spec = find_spec(top)
-    except (ImportError, ValueError):
+    except (ImportError, ValueError):  # ValueError: a module without a spec, such as __main__
         return []
     if spec is None:
-        return []
+        return None
     if spec.has_location and spec.origin:
         return [Path(spec.origin)]
     return [Path(path) for path in spec.submodule_search_locations or ()]

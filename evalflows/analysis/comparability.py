@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from evalflows.analysis.pairing import MatchedExamples
 from evalflows.specs.code_versions import listed
@@ -73,9 +72,6 @@ class Difference:
     text: str
     metric: str | None = None  # None: it concerns all metrics
     refuses: bool = False  # whether it makes the metric incomparable
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def differences(

@@ -5,7 +5,7 @@ Diffs are kept in the process while the rows that they rest on are the same.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from evalflows.analysis.changes import ChosenExamples, ComparedExperiments, ComparedFigures, Note
@@ -147,7 +147,7 @@ def _chosen(reader: MetricReader, rows: Sequence[ExperimentRow], where: str) -> 
 def _notes(pair: ExperimentPair) -> list[Note]:
     assert pair.baseline is not None
     owner = pair.candidate.experiment_id
-    notes = [Note(candidate_experiment_id=owner, **difference.as_dict()) for difference in pair.differences]
+    notes = [Note(candidate_experiment_id=owner, **asdict(difference)) for difference in pair.differences]
     commits = commit_change(pair.candidate, pair.baseline)
     if commits and is_plain_change(pair.candidate, pair.baseline):
         what = f"git commit {commits}"

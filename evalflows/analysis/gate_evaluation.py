@@ -2,7 +2,7 @@
 once for the same evidence."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from importlib.metadata import version
@@ -23,7 +23,7 @@ from evalflows.engine.revision import revision
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import metric_of, sliced_metric
 from evalflows.store.evidence import deleted_decisions, evidence_on
-from evalflows.store.manifests import Evidence, Written
+from evalflows.store.manifests import Written
 from evalflows.store.queries.approvals import approved
 from evalflows.store.queries.progress import calls_of_group
 from evalflows.store.records import (
@@ -122,7 +122,7 @@ class GateEvaluation:
             reasons=to_json(results),
             policy=self.gate.model_dump_json(),
             confidence_level=pair.spec.confidence_level,
-            comparability=to_json([difference.as_dict() for difference in (*pair.differences, *of_production)]),
+            comparability=to_json([asdict(difference) for difference in (*pair.differences, *of_production)]),
             n_shared=pair.matched.n_shared if pair.matched else None,
             flow_run_id=flow_run_id,
             git_commit=code.commit,
@@ -299,7 +299,7 @@ def keep_decision(store: Store, evaluation: GateEvaluation, flow_run: str | None
 
     Raise StorageError for evidence that no run wrote.
     """
-    evidence = evidence_of(store, evaluation)
+    evidence = evidence_on(store, evaluation.evidence)
     row = evaluation.decision(flow_run)
     decided_at = after(_newest_decision(store, row))
     tables: dict[str, list[object]] = {}
@@ -314,17 +314,12 @@ def keep_decision(store: Store, evaluation: GateEvaluation, flow_run: str | None
         if len(deleted) > 1:
             text = f"{len(deleted)} earlier decisions are missing from this store, such as {deleted[0]}"
         known = from_json(row.comparability) or []
-        said = Difference(what="history", text=text).as_dict()
+        said = asdict(Difference(what="history", text=text))
         row = replace(row, comparability=to_json([*(entry for entry in known if entry["what"] != "history"), said]))
     tables["decisions"] = [row]
     contents = [(table, [to_arrow(table, rows)]) for table, rows in tables.items()]
     store.publish_all(row.decision_id, contents, Written(evidence=evidence, flow_run=flow_run))
     return row
-
-
-def evidence_of(store: Store, evaluation: GateEvaluation) -> Evidence:
-    """Return what an evaluation rests on. Raise StorageError for a file of it that no run wrote."""
-    return evidence_on(store, evaluation.evidence)
 
 
 def _newest_decision(store: Store, row: DecisionRow) -> datetime | None:

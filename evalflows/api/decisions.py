@@ -6,12 +6,13 @@ from pathlib import Path
 from evalflows.analysis.baselines import approve_baseline
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.final_looks import at_level_of_look
-from evalflows.analysis.gate_evaluation import GateEvaluation, evidence_of, keep_decision
+from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
 from evalflows.analysis.production_baseline import with_fixed_window
 from evalflows.api.results import Compared, experiment_row, identity_of
 from evalflows.specs.errors import InputError
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import TRIAL
+from evalflows.store.evidence import evidence_on
 from evalflows.store.queries.example_slices import check_slices_of
 from evalflows.store.records import BaselineRow, DecisionRow
 from evalflows.store.row_specs import experiment_spec, gate_spec
@@ -30,7 +31,7 @@ def decide_again(decision_id: str) -> DecisionRow:
     spec = experiment_spec(candidate).model_copy(update={"confidence_level": row.confidence_level})
     pair = ExperimentPair(reader=MetricReader(store), spec=spec, candidate=candidate, baseline=baseline)
     evaluation = GateEvaluation(gate=gate_spec(row), pair=pair)
-    evidence_of(store, evaluation)
+    evidence_on(store, evaluation.evidence)
     return evaluation.decision()
 
 

@@ -41,14 +41,6 @@ class ExampleCounts:
     first_failure: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """The examples of the dataset, by id and by input."""
-
-    ids: set[str]
-    inputs: set[bytes]
-
-
 class TraceExamples:
     """The new examples of a selection, for a dataset that may have examples already."""
 
@@ -56,8 +48,8 @@ class TraceExamples:
         self._store, self._selection = store, selection
         self._mapper = _mapper(selection)
         self._patterns = patterns_with(selection.mask)
-        before = [(example.example_id, input_key(example.inputs)) for example in known]
-        self._known = _Known({identity for identity, _ in before}, {key for _, key in before})
+        self._known = {example.example_id: input_key(example.inputs) for example in known}
+        self._known_inputs = {*self._known.values()}
         self.counts = ExampleCounts()
 
     def rows(self, keys: Sequence[ItemKey]) -> Iterator[Row]:
@@ -112,7 +104,7 @@ class TraceExamples:
         key = input_key(to_json(row["inputs"], mend=True))
         is_repeated = key in seen
         seen.add(key)
-        if key in self._known.inputs or row["id"] in self._known.ids:
+        if key in self._known_inputs or row["id"] in self._known:
             self.counts.known += 1
             return False
         self.counts.duplicates += is_repeated

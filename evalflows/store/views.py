@@ -91,9 +91,7 @@ def attribute_macros() -> Iterator[str]:
     yield f"create or replace macro event_messages(events, names, fields) as {_EVENT_MESSAGES}"
     for field, by_source in FIELDS.items():
         cases = " ".join(
-            f"when {quoted(source)} then {_first_of(aliases, field in LONG)}"
-            for source, aliases in by_source.items()
-            if aliases
+            f"when {quoted(source)} then {_first_of(aliases, field in LONG)}" for source, aliases in by_source.items()
         )
         yield (
             f"create or replace macro attribute_{field}(source, attributes, contents, resource, events) as "

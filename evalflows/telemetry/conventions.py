@@ -36,28 +36,17 @@ from evalflows.store.records import Json
 from evalflows.store.trace_records import ObservationRow
 
 KINDS_OF_PARTS = {
-    "text": "text",
-    "input_text": "text",
-    "output_text": "text",
+    **dict.fromkeys(("text", "input_text", "output_text"), "text"),
     "refusal": "refusal",
-    "reasoning": "reasoning",
-    "thinking": "reasoning",
-    "tool_call": "tool_call",
-    "tool-call": "tool_call",
-    "tool_use": "tool_call",
-    "tool_call_response": "tool_call_response",
-    "tool-result": "tool_call_response",
-    "tool_result": "tool_call_response",
+    **dict.fromkeys(("reasoning", "thinking"), "reasoning"),
+    **dict.fromkeys(("tool_call", "tool-call", "tool_use"), "tool_call"),
+    **dict.fromkeys(("tool_call_response", "tool-result", "tool_result"), "tool_call_response"),
 }
 """What parts of messages are, by the names of OpenTelemetry, OpenAI, Anthropic and the Vercel AI SDK; others are kept
 as they came."""
 FIELDS_OF_PARTS = {
-    "function_call": "tool_call",
-    "functionCall": "tool_call",
-    "toolUse": "tool_call",
-    "function_response": "tool_call_response",
-    "functionResponse": "tool_call_response",
-    "toolResult": "tool_call_response",
+    **dict.fromkeys(("function_call", "functionCall", "toolUse"), "tool_call"),
+    **dict.fromkeys(("function_response", "functionResponse", "toolResult"), "tool_call_response"),
 }
 TEXTS = ("content", "text", "thinking", "refusal")
 IDS = ("id", "toolCallId", "tool_use_id", "toolUseId", "call_id")
@@ -67,15 +56,10 @@ RESULTS = ("response", "result", "output", "content")
 TEXT = ("text", "refusal")
 
 OPENAI_ROLES = {
-    "human": "user",
-    "HumanMessage": "user",
-    "ai": "assistant",
-    "AIMessage": "assistant",
-    "AIMessageChunk": "assistant",
-    "model": "assistant",
+    **dict.fromkeys(("human", "HumanMessage"), "user"),
+    **dict.fromkeys(("ai", "AIMessage", "AIMessageChunk", "model"), "assistant"),
     "SystemMessage": "system",
-    "ToolMessage": "tool",
-    "FunctionMessage": "tool",
+    **dict.fromkeys(("ToolMessage", "FunctionMessage"), "tool"),
     "ChatMessage": "user",
 }
 """Other names of roles, as LangChain and Google's models use them."""

@@ -41,6 +41,7 @@ from evalflows.reports.worst import WorstExamples, all_worst, value_text, worst_
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, StorageError, names_to_choose
 from evalflows.specs.escaping import one_line
+from evalflows.specs.grouping import grouped
 from evalflows.specs.hints import Hint
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.labels import MACHINE, add_label
@@ -403,9 +404,8 @@ class ReadingTools:
         if final_ids(self._store, [identity]):
             raise InputError(f"experiment {experiment!r}: got final examples, {FOR_PEOPLE}")
         (row,) = self._store.read("experiments", identity)
-        by_field: dict[str, list[str]] = {}
-        for found in slice_means(self._store, identity, row.snapshot_id):
-            by_field.setdefault(found.field, []).append(f"{found.value} {found.n_examples}")
+        slices = slice_means(self._store, identity, row.snapshot_id)
+        by_field = grouped((found.field, f"{found.value} {found.n_examples}") for found in slices)
         answer = _Answer()
         lines = [f"{name}: {', '.join(values)}" for name, values in by_field.items()]
         answer.line(f"{len(lines)} fields with few values")

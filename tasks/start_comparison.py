@@ -20,13 +20,8 @@ from evalflows.tasks.progress import enter_stage
 from evalflows.tasks.start import changes_in_words, open_or_resume, rows_to_start
 
 FIXED_COLUMNS = (
-    "evaluators",
-    "randomize_order",
-    "both_orders",
-    "order_rule",
-    "seed",
-    "failed_output_policy",
-    "repetitions",
+    *("evaluators", "randomize_order", "both_orders", "order_rule"),
+    *("seed", "failed_output_policy", "repetitions"),
 )
 """What a resumed comparison must have in common with its first start."""
 

@@ -36,6 +36,7 @@ from evalflows.specs.connections import ConnectionSpec, EndpointConnection
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, SlicedMetric, base_metric, is_pass_k, metric_of, sliced_metric
 from evalflows.stats.components import Components, difference_components
 from evalflows.stats.paired import paired_difference
@@ -211,10 +212,7 @@ def _is_same_dataset(history: HistoryQuery, experiment: MeasuredBefore) -> bool:
 def _from_pairs(history: HistoryQuery, metric: str, past: Sequence[MeasuredBefore]) -> Iterator[VarianceEstimate]:
     """Yield the largest variance estimate of each run group's candidates against its baseline, then that of the two
     newest experiments on each snapshot."""
-    groups: dict[str, list[MeasuredBefore]] = {}
-    for experiment in past:
-        groups.setdefault(experiment.run_group, []).append(experiment)
-    for group in groups.values():
+    for group in grouped((experiment.run_group, experiment) for experiment in past).values():
         base = next((experiment for experiment in group if experiment.is_baseline), group[-1])
         others = [other for other in group if other is not base and other.evaluator_version == base.evaluator_version]
         estimates = [estimate for other in others if (estimate := _from_pair(history, metric, other, base))]
@@ -799,10 +797,8 @@ def _of_metric(plan: Plan, metric: MetricPlan) -> Iterator[str]:
 
 def _bases(plan: Plan) -> Iterator[str]:
     """Say what the variances are estimated from, grouped by basis."""
-    by_basis: dict[str, list[str]] = {}
-    for metric in plan.metrics:
-        if metric.variance is not None:
-            by_basis.setdefault(metric.variance.basis + _uncertainty(metric.variance), []).append(metric.metric)
+    known = ((metric.metric, metric.variance) for metric in plan.metrics if metric.variance is not None)
+    by_basis = grouped((variance.basis + _uncertainty(variance), metric) for metric, variance in known)
     for basis, metrics in by_basis.items():
         yield f"{_listed(metrics)}: estimated from {basis}"
 

@@ -46,15 +46,8 @@ if TYPE_CHECKING:
     from evalflows.dashboard.notebook import Plot
 
 _PREFIXES = (
-    "example_id",
-    "repetition",
-    "inputs",
-    "outputs",
-    "reference",
-    "metadata",
-    "score",
-    "comment",
-    "score_error",
+    *("example_id", "repetition", "inputs", "outputs", "reference"),
+    *("metadata", "score", "comment", "score_error"),
 )
 _OF_ANSWER = ("status", "error", "latency_s", "cost_usd")
 

@@ -21,8 +21,6 @@ from evalflows.specs.escaping import one_line
 from evalflows.specs.metric_names import kept_apart
 from evalflows.store.layout import Layout
 
-ALL_LINES = 10_000
-
 
 def _numbers(option: str, given: Sequence[str], default: float | None = None) -> dict[str, float]:
     """Return the values of a repeated option, `NAME=NUMBER`."""
@@ -141,7 +139,7 @@ def decide(
                 sections += results_sections(replace(single, hides_final=False), out.width, limits=limits)[:-1]
             if not decisions:
                 sections.append(lines_section(map(Text, _detectable(store, ids[1:])), is_apart=True))
-            print_sections(out, sections, ALL_LINES if is_whole else IN_BRIEF, "--all")
+            print_sections(out, sections, sys.maxsize if is_whole else IN_BRIEF, "--all")
     if is_kept:
         echo_error(f"kept in {store.layout.root}: {', '.join(ids)}")
     _exit([decision.conclusion for decision in decisions], [decision.title for decision in decisions])

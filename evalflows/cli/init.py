@@ -19,13 +19,8 @@ TEMPLATES = Path(__file__).parent / "templates"
 DEPLOYMENTS = "prefect.yaml"
 WORKFLOW = ".github/workflows/evals.yml"
 FILES = (
-    "evals/experiment.yaml",
-    "evals/questions.jsonl",
-    "evals/target.py",
-    "evals/evaluators.py",
-    "evals/test_evals.py",
-    DEPLOYMENTS,
-    WORKFLOW,
+    *("evals/experiment.yaml", "evals/questions.jsonl", "evals/target.py", "evals/evaluators.py"),
+    *("evals/test_evals.py", DEPLOYMENTS, WORKFLOW),
 )
 PACKAGE = "evals/__init__.py"
 """Empty. Without it, an installed package `evals` would hide the folder, and pytest would not find its modules."""

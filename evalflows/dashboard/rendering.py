@@ -42,19 +42,9 @@ if TYPE_CHECKING:
     from evalflows.reports.picture import Card
 
 Section = Literal[
-    "home",
-    "experiments",
-    "datasets",
-    "compare",
-    "pairwise",
-    "decisions",
-    "over_time",
-    "judges",
-    "modes",
-    "production",
-    "review",
-    "none",
-]
+    "home", "experiments", "datasets", "compare", "pairwise", "decisions", "over_time", "judges", "modes", "production",
+    "review", "none",
+]  # fmt: skip
 
 FOLDER = Path(__file__).parent
 STATIC = FOLDER / "static"

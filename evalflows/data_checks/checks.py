@@ -42,11 +42,8 @@ UNIT = (0.0, 1.0)
 """The range of a composite, unless another is declared."""
 
 _OBSERVED = (
-    "observed_value",
-    "unexpected_percent",
-    "missing_percent",
-    "partial_unexpected_list",
-    "partial_unexpected_index_list",
+    *("observed_value", "unexpected_percent", "missing_percent"),
+    *("partial_unexpected_list", "partial_unexpected_index_list"),
 )
 """Figures that a row keeps; the last two are the unexpected values, and the row that each is in."""
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from evalflows.engine.chunks import Rounds
 from evalflows.engine.pair_trials import PairChunk
+from evalflows.specs.grouping import grouped
 from evalflows.store.records import ExperimentRow
 from evalflows.store.snapshots import Examples
 
@@ -23,9 +24,8 @@ def in_running_order(row: ExperimentRow, examples: Examples) -> Examples:
 
 def in_random_order(examples: Examples, seed: int) -> Examples:
     """Return the examples as whole clusters in random order, so that each batch is a random sample."""
-    by_cluster: dict[str, list[int]] = {}
-    for number, (identity, cluster) in enumerate(zip(examples.ids, examples.clusters, strict=True)):
-        by_cluster.setdefault(cluster or f"alone {identity}", []).append(number)
+    numbered = enumerate(zip(examples.ids, examples.clusters, strict=True))
+    by_cluster = grouped((cluster or f"alone {identity}", number) for number, (identity, cluster) in numbered)
     order = np.random.default_rng(seed).permutation(len(by_cluster))
     clusters = list(by_cluster.values())
     return examples.select(number for index in order for number in clusters[index])

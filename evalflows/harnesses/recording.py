@@ -12,6 +12,7 @@ from evalflows.harnesses.results import ResultRow, SystemResults
 from evalflows.specs.errors import InputError, names_to_choose
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import make_spec
+from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, kept_apart
 from evalflows.store.records import ExperimentRow, JudgementRow, OutputRow, derived_id, new_id, now, to_json
 from evalflows.store.snapshots import freeze, to_examples
@@ -19,8 +20,6 @@ from evalflows.store.store import Store
 
 EVALUATOR_VERSION = "recorded"
 """Of every metric of a file: what gave its scores is not known."""
-
-NO_SCORE = "the file has no score"
 
 _NAMED = 3
 """Ids that a message names."""
@@ -79,9 +78,7 @@ def record_results(
 
 def of_systems(found: Iterable[SystemResults]) -> list[SystemResults]:
     """Return results with those of one system joined, whichever files they are in."""
-    by_system: dict[str, list[SystemResults]] = {}
-    for results in found:
-        by_system.setdefault(results.system, []).append(results)
+    by_system = grouped((results.system, results) for results in found)
     return [
         replace(
             first,
@@ -89,8 +86,6 @@ def of_systems(found: Iterable[SystemResults]) -> list[SystemResults]:
             unfinished=next((one.unfinished for one in (first, *others) if one.unfinished), None),
             lower_is_better=first.lower_is_better.union(*(one.lower_is_better for one in others)),
         )
-        if others
-        else first
         for first, *others in by_system.values()
     ]
 
@@ -253,7 +248,7 @@ def _scores(system: SystemResults, owner: str) -> Iterator[JudgementRow]:
                 value=value,
                 data_type=None if value is None else "NUMERIC",
                 status="not_applicable" if metric not in row.scores else "failed" if value is None else "scored",
-                error=(row.error or NO_SCORE) if value is None and metric in row.scores else None,
+                error=(row.error or "the file has no score") if value is None and metric in row.scores else None,
                 evaluator=name,
                 evaluator_version=EVALUATOR_VERSION,
                 calls=0,
@@ -262,11 +257,8 @@ def _scores(system: SystemResults, owner: str) -> Iterator[JudgementRow]:
 
 def read_sentence(systems: Iterable[SystemResults]) -> str:
     """Return what was read, in a sentence: `promptfoo: 120 results of 2 systems; Inspect: 118 results`."""
-    by_format: dict[str, list[SystemResults]] = {}
-    for system in systems:
-        by_format.setdefault(system.format, []).append(system)
     parts = []
-    for name, of_format in by_format.items():
+    for name, of_format in grouped((system.format, system) for system in systems).items():
         rows: list[ResultRow] = [row for system in of_format for row in system.rows]
         errors = Counter(row.error is not None for row in rows)[True]
         systems_text = f" of {len(of_format)} systems" if len(of_format) > 1 else ""

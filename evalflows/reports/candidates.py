@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalflows.reports.decisions import Decision, rule_texts
+from evalflows.specs.grouping import grouped
 from evalflows.store.rule_outcomes import RuleOutcome
 from evalflows.store.store import Store
 
@@ -72,10 +73,7 @@ def limits_of(decisions: Sequence[Decision]) -> list[str]:
 
 def candidates_of_gates(store: Store, decisions: Sequence[Decision]) -> list[CandidatesOfGate | Decision]:
     """Return the decisions in their order, those of one gate on several candidates against one baseline together."""
-    together: dict[tuple[str, str | None, str | None], list[Decision]] = {}
-    for decision in decisions:
-        key = (decision.gate, decision.baseline_experiment_id, decision.baseline_apart)
-        together.setdefault(key, []).append(decision)
+    together = grouped(((d.gate, d.baseline_experiment_id, d.baseline_apart), d) for d in decisions)
     found: list[CandidatesOfGate | Decision] = []
     for some in together.values():
         if len({d.candidate_experiment_id for d in some}) < 2 or len({len(d.rules) for d in some}) > 1:

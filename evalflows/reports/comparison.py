@@ -8,6 +8,7 @@ from datetime import datetime
 from evalflows.analysis.figures import calls_text, p_text, percent
 from evalflows.reports.names import names_apart, names_apart_in_each
 from evalflows.reports.results import conclusion_text
+from evalflows.specs.grouping import grouped
 from evalflows.store.queries.progress import spooled_if_unfinished
 from evalflows.store.records import from_json
 from evalflows.store.sql import ask, ask_records, fields_of, record_of, records_of
@@ -359,11 +360,8 @@ def _renamed(rates: Sequence[WinRate], names: Mapping[str, str]) -> list[WinRate
 def overall_win_rates(store: Store, comparisons: Sequence[str]) -> dict[str, list[WinRate]]:
     """Return the win rates of each comparison over all examples, not length-controlled."""
     (rows,) = ask(store, (_RATES, [list(comparisons)]))
-    found: dict[str, list[WinRate]] = {}
-    for comparison_id, *values in rows:
-        rate = record_of(WinRate, values)
-        if rate.is_overall:
-            found.setdefault(comparison_id, []).append(rate)
+    rates = ((comparison_id, record_of(WinRate, values)) for comparison_id, *values in rows)
+    found = grouped((comparison_id, rate) for comparison_id, rate in rates if rate.is_overall)
     names = names_apart_in_each(store, [_names(rates) for rates in found.values()])
     return {owner: _renamed(rates, apart) for (owner, rates), apart in zip(found.items(), names, strict=True)}
 

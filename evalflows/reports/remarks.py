@@ -5,32 +5,16 @@ from typing import Literal, NamedTuple
 
 from evalflows.analysis.figures import figure
 from evalflows.reports.results import CONCLUSIONS, UNDECIDED, Result
+from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.records import EXCLUDED
 
 Severity = Literal["bad", "warning", "note"]
 
 RemarkKind = Literal[
-    "budget",
-    "missing",
-    "undecided",
-    "controls",
-    "people",
-    "types",
-    "thinking",
-    "copies",
-    "stepped",
-    "failure",
-    "estimated",
-    "not_applicable",
-    "no_range",
-    "few",
-    "rare",
-    "family",
-    "connection",
-    "validated",
-    "tried",
-]
+    "budget", "missing", "undecided", "controls", "people", "types", "thinking", "copies", "stepped", "failure",
+    "estimated", "not_applicable", "no_range", "few", "rare", "family", "connection", "validated", "tried",
+]  # fmt: skip
 
 SEVERITIES: dict[RemarkKind, Severity] = {
     "budget": "bad",  # calls that a budget does not count
@@ -99,10 +83,9 @@ def verdict_sentences(results: Sequence[Result]) -> list[str]:
 
 
 def _verdict(target: str, results: Sequence[Result]) -> str:
-    metrics: dict[str, list[str]] = {}
     places = [*CONCLUSIONS]
-    for result in sorted(results, key=lambda r: (places.index(r.conclusion or UNDECIDED), not r.difference)):
-        metrics.setdefault(result.verdict_text, []).append(_with_figures(result))
+    ordered = sorted(results, key=lambda r: (places.index(r.conclusion or UNDECIDED), not r.difference))
+    metrics = grouped((result.verdict_text, _with_figures(result)) for result in ordered)
     parts = [f"{verdict} in {', '.join(named)}" for verdict, named in metrics.items()]
     return f"{target} against {results[0].baseline}: {'; '.join(parts)}"
 
@@ -184,11 +167,10 @@ def _families(results: Sequence[Result]) -> Iterator[Remark]:
 
 def _missing(results: Sequence[Result]) -> Iterator[Remark]:
     """Yield how many values are missing; metrics that lack as many are named together."""
-    metrics: dict[tuple[str, int, int], list[str]] = {}
-    for result in results:
-        is_unknown = result.metric in MEASURES and not result.scored  # its mean is shown as unknown
-        if result.missing and not is_unknown:
-            metrics.setdefault((result.target, result.missing, result.scored), []).append(result.metric)
-    for (target, missing, scored), names in metrics.items():
+    lacking = (  # a measure without any value is shown as unknown
+        result for result in results if result.missing and (result.scored or result.metric not in MEASURES)
+    )
+    by_counts = grouped(((result.target, result.missing, result.scored), result.metric) for result in lacking)
+    for (target, missing, scored), names in by_counts.items():
         text = f"{missing} of {missing + scored} values of {', '.join(names)} are missing in {target}"
         yield Remark("missing", text)

@@ -191,12 +191,8 @@ FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
     },
     "provider": {
         "otlp": (
-            "langsmith.metadata.ls_provider",
-            "gen_ai.provider.name",
-            "gen_ai.system",
-            "llm.provider",
-            "llm.system",
-            "ai.model.provider",
+            *("langsmith.metadata.ls_provider", "gen_ai.provider.name", "gen_ai.system"),
+            *("llm.provider", "llm.system", "ai.model.provider"),
         ),
         "langsmith": (Within("extra", ("metadata", "ls_provider")),),
         "rows": ("provider",),
@@ -315,11 +311,8 @@ FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
     },
     "tags": {
         "otlp": (
-            "langfuse.trace.tags",
-            "tag.tags",
-            "langsmith.span.tags",
-            "braintrust.tags",
-            "ai.telemetry.metadata.tags",
+            *("langfuse.trace.tags", "tag.tags", "langsmith.span.tags"),
+            *("braintrust.tags", "ai.telemetry.metadata.tags"),
         ),
         "langfuse": ("tags",),
         "langsmith": ("tags",),
@@ -379,13 +372,13 @@ LONG = ("input", "output", "tags")
 
 OWN_METADATA: Mapping[Source, tuple[str, ...]] = {
     "otlp": (
-        "langfuse.trace.metadata.",
-        "langfuse.observation.metadata.",
-        "langsmith.metadata.",
-        "traceloop.association.properties.",
-        "ai.telemetry.metadata.",
-        "braintrust.metadata",
-        "metadata",
+        *(
+            "langfuse.trace.metadata.",
+            "langfuse.observation.metadata.",
+            "langsmith.metadata.",
+            "traceloop.association.properties.",
+        ),
+        *("ai.telemetry.metadata.", "braintrust.metadata", "metadata"),
     ),
     "langfuse": ("metadata",),
     "langsmith": ("extra",),

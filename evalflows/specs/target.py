@@ -63,16 +63,8 @@ class ChatTarget(_Target):
     @model_validator(mode="after")
     def _extra_is_extra(self) -> "ChatTarget":
         own = {
-            "model",
-            "messages",
-            "temperature",
-            "max_tokens",
-            "seed",
-            "tools",
-            "schema",
-            "response_format",
-            "repeat",
-            "stream",
+            *("model", "messages", "temperature", "max_tokens", "seed"),
+            *("tools", "schema", "response_format", "repeat", "stream"),
         }
         taken = self.extra.keys() & own
         if taken:

@@ -19,14 +19,7 @@ from evalflows.store.snapshots import check_content
 from evalflows.store.store import Store
 
 TABLES_OF_EVIDENCE = (
-    "snapshots",
-    "examples",
-    "experiments",
-    "outputs",
-    "judgements",
-    "checks",
-    "baselines",
-    "watermarks",
+    *("snapshots", "examples", "experiments", "outputs", "judgements", "checks", "baselines", "watermarks"),
 )
 """The tables that gates read."""
 

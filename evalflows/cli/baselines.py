@@ -37,7 +37,7 @@ def approve(experiment: str, name: str | None, reason: str | None, by: str | Non
     from evalflows.store.row_specs import experiment_spec
 
     (row,) = store.read("experiments", identity)
-    through: Door = "terminal" if sys.stdin.isatty() and sys.stdout.isatty() else "pipe"
+    through: Door = "terminal" if sys.stdin.isatty() and console().is_terminal else "pipe"
     signing = Path(key).expanduser() if key else None
     approved = approve_baseline(store, row, name, reason=reason, by=by, key=signing, through=through)
     by = approved.approved_by

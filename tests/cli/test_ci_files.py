@@ -56,15 +56,15 @@ def test_a_gate_that_did_not_pass_keeps_its_exit_code_if_a_file_cannot_be_writte
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     class Full:
-        def write(self, report: Any) -> None:
+        def write(self, store: Any, report: Any) -> None:
             raise InputError("--junit: no space left")
 
     files: Any = Full()
     report: Any = None
-    _write_files(files, report, is_red=True)
+    _write_files(report, files, report, is_red=True)
     assert capsys.readouterr().err == "evalflows: --junit: no space left\n"
     with pytest.raises(InputError, match="no space left"):
-        _write_files(files, report, is_red=False)
+        _write_files(report, files, report, is_red=False)
 
 
 @pytest.mark.slow

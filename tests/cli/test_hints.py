@@ -155,6 +155,10 @@ def in_an_empty_store(reader: Reader, folder: Path) -> None:
     )
     assert "look 1 of 3 at the final examples" in reader("run", gated)["gate"].stdout
     reader("plan", spec)
+    scores = folder / "scores.jsonl"
+    scores.write_text("".join(f'{{"id": {n}, "ok": {n % 2}}}\n' for n in range(40)))
+    reader.filled_in |= {"BASELINE": str(scores), "CANDIDATE": str(scores), "NAME=MARGIN": "ok=0.3"}
+    assert "PASS" in reader("decide", str(scores), str(scores), "--json", "-")["decide"].stdout
     reader("export", "csv", str(folder / "csv"), "--only", "nope", code=2)
 
 

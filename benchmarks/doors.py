@@ -59,7 +59,7 @@ NOT_ASKED = {
     "mcp": "serves the tools",
     "receive": "benchmarks.receiver",
     "export postgres": "needs a server; in tests/real_size/",
-    "init": "reads no store",
+    **dict.fromkeys(("init", "decide", "verify"), "reads no store"),
     "try": "needs a target with a prompt",
     **dict.fromkeys(("modes show", "modes close", "modes examples"), "needs answers with a failure mode"),
 }
@@ -74,6 +74,7 @@ NAMES_NOT_ASKED = {
     ),
     **dict.fromkeys(("gate", "run", "run_batched_evaluation"), MAKE_THE_STORE),
     **dict.fromkeys(("EvaluatorInputs", "ItemOutcome", "Progress", "TraceDataset", "DiffResult"), "a record"),
+    "decide": "reads no store",
     **dict.fromkeys(("approve", "backtest_gate", "plan", "robustness", "sentences_of"), "a command does the same"),
 }
 """The names of `evalflows` without a door, and why."""
@@ -197,6 +198,7 @@ def tools(store: Store, made: Made) -> dict[str, Door]:
         "best": {"experiments": made.experiments, "metric": "edit_similarity"},
         "worst": {"experiment": second, "metric": "edit_similarity", "against": first},
         "example": {"experiment": second, "example_id": "q1", "against": first},
+        "fields": {"experiment": second},
         "decision": {"decision": made.decision},
         "traces": {"where": "tokens_in > 10"},
         "sql": {"query": SQL},

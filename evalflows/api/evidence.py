@@ -77,27 +77,31 @@ def verify(path: str, signers: Path | None = None) -> Verified:
     """
     try:
         content = json.loads(read_regular(Path(path)))
-        sha256, signature = content.pop("sha256"), content.pop("signature")
-        decisions = content["decisions"]
+        if (found := content["evidence_format"]) != FORMAT:
+            raise InputError(f"{path}: got evidence of format {found}, wanted {FORMAT}")
+        return _verified(content, content.pop("sha256"), content.pop("signature"), signers)
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: got no document of evidence, wanted one that --evidence wrote") from error
-    if content.get("evidence_format") != FORMAT:
-        raise InputError(f"{path}: got evidence of format {content.get('evidence_format')}, wanted {FORMAT}")
-    lines = [line for decision in decisions for line in _lines(decision)]
+
+
+def _verified(content: Mapping[str, Any], sha256: str, signature: str | None, signers: Path | None) -> Verified:
+    lines = [line for decision in content["decisions"] for line in _lines(decision)]
     text = _canonical(content)
     if hashlib.sha256(text.encode()).hexdigest() != sha256:
         return Verified(lines=lines, problem="it was changed: its hash is another one", signed_by=None)
     signed_by = signer_of(text, signature, signers, content["made_at"]) if signature and signers else None
-    for decision in decisions:
+    for decision in content["decisions"]:
         name = f"gate {decision['gate']['name']}"
-        if not decision["is_recomputed"]:
-            lines.append(f"{name}: its figures rest on more than scores, and were not recomputed")
-        elif (problem := _difference(decision)) is not None:
-            return Verified(lines=lines, problem=f"{name}: {problem}", signed_by=signed_by)
-        else:
+        problem = _difference(decision)
+        if problem is None:
             lines.append(f"{name}: the scores of {len(decision['examples'])} examples give the same figures")
+        elif not decision["is_recomputed"] and signed_by is not None:
+            lines.append(f"{name}: its figures rest on more than scores; the signature alone vouches for them")
+        else:
+            more = "" if decision["is_recomputed"] else "; what rests on more than scores needs a signature (--signers)"
+            return Verified(lines=lines, problem=f"{name}: {problem}{more}", signed_by=signed_by)
     return Verified(lines=lines, problem=None, signed_by=signed_by)
 
 
@@ -116,16 +120,11 @@ def _document(store: Store, decision: Decision) -> dict[str, Any]:
     examples = _examples(store, experiments, sorted({path for m in named if (path := sliced_metric(m).path)}), bases)
     document = {
         "gate": gate.model_dump(mode="json", include={"name", "adjustment", "min_examples", *RULE_FIELDS}),
-        "metrics": {
-            name: declared.model_dump(mode="json", exclude_unset=True)
-            for name, declared in spec.metrics.items()
-            if name in bases
-        },
+        "metrics": {name: spec.direction(name).model_dump(mode="json") for name in bases},  # with a range of null
         "confidence_level": decision.confidence_level,
         "adjustment": spec.adjustment,
         "repetitions": max(one.repetitions for one in experiments),
         "systems": [{"name": one.target, "version": one.target_version, "n": one.n_examples} for one in experiments],
-        "inputs_sha256": hashlib.sha256("".join(sorted(one["id"] for one in examples)).encode()).hexdigest(),
         "examples": examples,
         "conclusion": decision.conclusion,
         "title": decision.title,

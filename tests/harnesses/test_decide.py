@@ -193,7 +193,11 @@ def test_a_decision_proves_itself_by_a_file(tmp_path: Path) -> None:
     def better(one: dict[str, Any]) -> None:
         one["rules"][0]["value"] = 0.1
 
+    def unchecked(one: dict[str, Any]) -> None:
+        one["conclusion"], one["is_recomputed"] = "PASS", False
+
     assert "its hash is another one" in forged(passes, rehashed=False)
+    assert "needs a signature" in forged(unchecked, rehashed=True), "the writer of a file does not excuse it"
     assert "its scores give FAIL, not PASS" in forged(passes, rehashed=True)
     assert "its scores give correct value" in forged(better, rehashed=True)
     content["decisions"][0]["title"] = "gate decide: other"
@@ -205,5 +209,19 @@ def test_a_decision_proves_itself_by_a_file(tmp_path: Path) -> None:
     )
     Path(proof).write_text(json.dumps(content | {"sha256": hashlib.sha256(whole.encode()).hexdigest()}))
     assert verified("--signers", str(tmp_path / "signers")).exit_code == 4, "no longer signed"
-    Path(proof).write_text("[1]")
-    assert (verified().exit_code, verified().stderr.count("\n")) == (2, 1)
+    for broken in ("[1]", "{}", json.dumps({**json.loads(text), "decisions": [{}]}), text[:-20]):
+        Path(proof).write_text(broken)
+        assert (verified().exit_code, verified().stderr.count("\n")) == (2, 1), broken[:60]
+
+
+def test_a_gate_on_a_metric_without_a_range_is_recomputed_without_one(tmp_path: Path) -> None:
+    """Its scores lie between 0 and 1, which a file of results would be taken to mean."""
+    rules = tmp_path / "rules.yaml"
+    gate = {"name": "free", "non_inferiority": {"correct": 0.5}}
+    rules.write_text(json.dumps({"gates": [gate], "metrics": {"correct": {"range": None}}}))
+    graded = [{f"q{n}": 0.5 + (n + shift) % 7 / 20 for n in range(60)} for shift in (0, 1)]
+    files = [write(tmp_path / f"{name}.jsonl", side) for name, side in zip("ab", graded, strict=True)]
+    proof = str(tmp_path / "proof.json")
+    assert asked(*files, "--gates", str(rules), "--evidence", proof).exit_code == 0
+    done = CliRunner().invoke(cli, ["verify", proof])
+    assert (done.exit_code, "gate free: the scores of 60 examples give" in done.stdout) == (0, True), done.output

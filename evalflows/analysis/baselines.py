@@ -13,10 +13,11 @@ from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import TRIAL
 from evalflows.specs.values import words
 from evalflows.store.evidence import evidence_on
+from evalflows.store.kept_checks import keep_check
 from evalflows.store.queries.approvals import DOOR, Door, approvals, approved
 from evalflows.store.queries.conclusions import conclusions_on
 from evalflows.store.queries.continuing import continued_by
-from evalflows.store.records import FINAL, BaselineRow, CheckRow, ExperimentRow, after, derived_id, new_id, to_json
+from evalflows.store.records import FINAL, BaselineRow, ExperimentRow, after, derived_id, new_id, to_json
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.signatures import sign, signature_of
 from evalflows.store.store import Store
@@ -140,24 +141,11 @@ def approve_baseline(
     )
     if key is not None:  # before it counts
         sign(store, approval, [row.experiment_id], key)
-    _keep_door(store, approval.baseline_id, through)
+    door, subject = {"through": through, "started_by": _parent_process()}, approval.baseline_id
+    message = f"approved through {through}"
+    keep_check(store, derived_id(DOOR, subject), DOOR, ("baseline", subject), message, to_json(door), passed=True)
     store.publish("baselines", approval.baseline_id, [approval])
     return approval
-
-
-def _keep_door(store: Store, baseline_id: str, through: Door) -> None:
-    row = CheckRow(
-        check_id=derived_id(DOOR, baseline_id),
-        batch_id=derived_id(DOOR, baseline_id),
-        subject_kind="baseline",
-        subject_id=baseline_id,
-        name=DOOR,
-        passed=True,
-        severity="warning",
-        observed=to_json({"through": through, "started_by": _parent_process()}),
-        message=f"approved through {through}",
-    )
-    store.publish("checks", row.batch_id, [row])
 
 
 def _parent_process() -> str | None:

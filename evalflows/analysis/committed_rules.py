@@ -8,7 +8,8 @@ from evalflows.specs.errors import InputError, short
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import load_text, make_spec
 from evalflows.specs.tool_changes import differences
-from evalflows.store.records import CheckRow, uncommitted_id
+from evalflows.store.kept_checks import keep_check
+from evalflows.store.records import uncommitted_id
 from evalflows.store.store import Store
 
 _RULES = {
@@ -47,14 +48,4 @@ def keep_uncommitted(store: Store, run_groups: Iterable[str], sentence: str | No
     """Keep the sentence of `uncommitted_rules` as a check on run groups, for each decision's limits."""
     for group in run_groups if sentence else ():
         if not store.is_sealed("checks", batch := uncommitted_id(group)):
-            row = CheckRow(
-                check_id=batch,
-                batch_id=batch,
-                subject_kind="spec",
-                subject_id=group,
-                name="uncommitted_rules",
-                passed=False,
-                severity="warning",
-                message=sentence,
-            )
-            store.publish("checks", batch, [row])
+            keep_check(store, batch, "uncommitted_rules", ("spec", group), sentence, passed=False)

@@ -9,9 +9,11 @@ gate's rules: their error rates add up to that of one (Bonferroni).
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
+from typing import Any
 
 from evalflows.analysis.baselines import baseline_name
 from evalflows.engine.prepare import id_of_run_key
@@ -19,12 +21,13 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import RecordedTarget
+from evalflows.store.kept_checks import keep_check
 from evalflows.store.leases import held_leases, hold_lease
 from evalflows.store.manifests import user_name
 from evalflows.store.queries.approvals import approvals
 from evalflows.store.queries.looks import LOOK, Look, final_ids, look_id, look_of, looks_at, reading_id, unkept_looks
 from evalflows.store.queries.progress import spooled_rows
-from evalflows.store.records import FINAL, CheckRow, to_json
+from evalflows.store.records import FINAL, to_json
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
@@ -49,13 +52,34 @@ def _is_look(store: Store, spec: ExperimentSpec) -> bool:
     return bool(ask(store, (query, [spec.dataset.snapshot, FINAL]))[0])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Earlier:
+    """The looks of other run groups since the newest baseline was approved."""
+
+    since: datetime | None
+    kept: Sequence[Look]
+    unkept: Sequence[str]  # run groups
+    spent: float  # the share of the level; one that kept none counts as one of equal parts
+
+    @property
+    def count(self) -> int:
+        return len(self.kept) + len(self.unkept)
+
+
+def _earlier(store: Store, spec: ExperimentSpec, run_group: str) -> _Earlier:
+    since, equal = _since(store, spec), 1 / len(spec.look_shares)
+    kept, unkept = _others(store, spec, run_group, since), _unkept(store, spec, run_group, since)
+    spent = sum(equal if look.share is None else look.share for look in kept) + equal * len(unkept)
+    return _Earlier(since=since, kept=kept, unkept=unkept, spent=spent)
+
+
 def check_looks(store: Store, spec: ExperimentSpec) -> bool:
     """Return whether a run of this spec would be a look. Raise InputError if it would be one too many, before anything
     is started."""
     if not _is_look(store, spec):
         return False
-    own, since = id_of_run_key("group", spec.run_key) if spec.run_key else "", _since(store, spec)
-    _refuse_too_many(spec, _others(store, spec, own, since), _unkept(store, spec, own, since))
+    own = id_of_run_key("group", spec.run_key) if spec.run_key else ""
+    _refuse_too_many(spec, _earlier(store, spec, own))
     return True
 
 
@@ -70,14 +94,13 @@ def take_look(store: Store, spec: ExperimentSpec, run_group: str, git_commit: st
     with hold_lease(store, "final-looks", "looks at the final examples", wait=True):
         if look_of(store, run_group) is not None:
             return
-        since = _since(store, spec)
-        earlier, unkept = _others(store, spec, run_group, since), _unkept(store, spec, run_group, since)
-        _refuse_too_many(spec, earlier, unkept)
-        number = len(earlier) + len(unkept) + 1
-        if number <= len(spec.look_shares) and spec.look_again:
-            print_note(f"look {number} of {len(spec.look_shares)}: look_again was not needed, and is not kept")
-        left = 1 - _spent(spec, earlier, unkept)
-        _publish(store, spec, look_id(run_group), run_group, number, left, since, git_commit)
+        earlier = _earlier(store, spec, run_group)
+        _refuse_too_many(spec, earlier)
+        number, allowed = earlier.count + 1, len(spec.look_shares)
+        if number <= allowed and spec.look_again:
+            print_note(f"look {number} of {allowed}: look_again was not needed, and is not kept")
+        again = None if number <= allowed else spec.look_again
+        _keep(store, spec, look_id(run_group), run_group, earlier, {"again": again, "git_commit": git_commit})
 
 
 def keep_reading(store: Store, experiments: Sequence[str]) -> list[str]:
@@ -92,55 +115,32 @@ def keep_reading(store: Store, experiments: Sequence[str]) -> list[str]:
         with hold_lease(store, "final-looks", "looks at the final examples", wait=True):
             if not final_ids(store, [identity]) or store.is_sealed("checks", batch):
                 continue
-            spec = spec.model_copy(update={"dataset": spec.dataset.model_copy(update={"snapshot": row.snapshot_id})})
-            since = _since(store, spec)
-            earlier, unkept = _others(store, spec, "", since), _unkept(store, spec, "", since)
-            number, left = len(earlier) + len(unkept) + 1, 1 - _spent(spec, earlier, unkept)
-            _publish(store, spec, batch, row.run_group, number, left, since, None, is_reading=True)
-        said.append(f"look {number} of {len(spec.look_shares)} at the final examples: reading single ones counts")
+            look = {"again": None, "git_commit": None, "is_reading": True}
+            kept = _keep(store, spec, batch, row.run_group, _earlier(store, spec, ""), look)
+        said.append(f"{kept}: reading single ones counts")
     return said
 
 
-def _publish(
-    store: Store,
-    spec: ExperimentSpec,
-    batch: str,
-    run_group: str,
-    number: int,
-    left: float,
-    since: datetime | None,
-    git_commit: str | None,
-    *,
-    is_reading: bool = False,
-) -> None:
-    """Publish a look, the `number`th, of which the earlier ones have `left` this share of the level."""
-    shares = spec.look_shares
-    is_allowed, share = number <= len(shares), shares[min(number, len(shares)) - 1]
+def _keep(
+    store: Store, spec: ExperimentSpec, batch: str, run_group: str, earlier: _Earlier, fields: Mapping[str, Any]
+) -> str:
+    """Keep a look after the earlier ones, and return which it is, in words."""
+    number, shares, left = earlier.count + 1, spec.look_shares, 1 - earlier.spent
+    share = shares[min(number, len(shares)) - 1]
     look = {
         "snapshot": spec.dataset.snapshot,
         "number": number,
         "allowed": len(shares),
         "share": min(share, left) if left > NONE_LEFT else share,
         "is_equal_share": isinstance(spec.final_looks, int) and share <= left + NONE_LEFT,
-        "is_reading": is_reading,
-        "again": None if is_allowed or is_reading else spec.look_again,
-        "since": since and since.isoformat(),
+        "since": earlier.since and earlier.since.isoformat(),
         "by": user_name(),
-        "git_commit": git_commit,
         "spec": hashlib.sha256(spec.model_dump_json().encode()).hexdigest()[:16],
+        **fields,
     }
-    row = CheckRow(
-        check_id=batch,
-        batch_id=batch,
-        subject_kind="spec",
-        subject_id=run_group,
-        name=LOOK,
-        passed=is_allowed,
-        severity="warning",
-        observed=to_json(look),
-        message=f"look {number} of {len(shares)} at the final examples",
-    )
-    store.publish("checks", batch, [row])
+    which = f"look {number} of {len(shares)} at the final examples"
+    keep_check(store, batch, LOOK, ("spec", run_group), which, to_json(look), passed=number <= len(shares))
+    return which
 
 
 def at_level_of_look(store: Store, spec: ExperimentSpec, run_group: str) -> ExperimentSpec:
@@ -152,26 +152,22 @@ def at_level_of_look(store: Store, spec: ExperimentSpec, run_group: str) -> Expe
     return spec.model_copy(update={"confidence_level": 1 - (1 - spec.confidence_level) * look.share})
 
 
-def _refuse_too_many(spec: ExperimentSpec, earlier: list[Look], unkept: list[str]) -> None:
-    count, allowed = len(earlier) + len(unkept), len(spec.look_shares)
-    is_spent = 1 - _spent(spec, earlier, unkept) <= NONE_LEFT
-    if (count >= allowed or is_spent) and not spec.look_again:
+def _refuse_too_many(spec: ExperimentSpec, earlier: _Earlier) -> None:
+    allowed, unkept = len(spec.look_shares), earlier.unkept
+    is_spent = 1 - earlier.spent <= NONE_LEFT
+    if (earlier.count >= allowed or is_spent) and not spec.look_again:
         by = ""
-        if earlier:
-            last = earlier[-1]
+        if earlier.kept:
+            last = earlier.kept[-1]
             by = f", the last by {last.by or 'somebody'} at commit {(last.git_commit or 'unknown')[:7]}"
         by += f"; {len(unkept)} of them, such as {unkept[-1]}, without a row in `checks`" if unkept else ""
-        wanted = f"wanted fewer than {allowed} (final_looks)" if count >= allowed else "which have spent the level"
+        wanted = (
+            f"wanted fewer than {allowed} (final_looks)" if earlier.count >= allowed else "which have spent the level"
+        )
         raise InputError(
-            f"gate: got {count} looks at the final examples since the baseline was approved{by}, {wanted}; "
+            f"gate: got {earlier.count} looks at the final examples since the baseline was approved{by}, {wanted}; "
             "--look-again REASON takes one more, which every report shows"
         )
-
-
-def _spent(spec: ExperimentSpec, earlier: list[Look], unkept: list[str]) -> float:
-    """Return the share of the level that looks have spent; one that kept none counts as one of equal parts."""
-    equal = 1 / len(spec.look_shares)
-    return sum(equal if look.share is None else look.share for look in earlier) + equal * len(unkept)
 
 
 def _unkept(store: Store, spec: ExperimentSpec, run_group: str, since: datetime | None) -> list[str]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from evalflows.specs.errors import InputError
 from evalflows.store.arrow import np
-from evalflows.store.records import FINAL, CheckRow, ExampleRow, derived_id, from_json, to_json
+from evalflows.store.kept_checks import keep_check
+from evalflows.store.records import FINAL, ExampleRow, derived_id, from_json, to_json
 from evalflows.store.schemas import is_erased
 from evalflows.store.store import Store
 
@@ -187,18 +188,7 @@ def keep_copies(store: Store, snapshot: str, copies: Sequence[Copy]) -> None:
     batch = derived_id(COPIES, snapshot, to_json(found))
     if not copies or store.is_sealed("checks", batch):
         return
-    row = CheckRow(
-        check_id=batch,
-        batch_id=batch,
-        subject_kind="snapshot",
-        subject_id=snapshot,
-        name=COPIES,
-        passed=False,
-        severity="warning",
-        observed=to_json(found),
-        message=copies_text(copies),
-    )
-    store.publish("checks", batch, [row])
+    keep_check(store, batch, COPIES, ("snapshot", snapshot), copies_text(copies), to_json(found), passed=False)
 
 
 def read_copies(rows: Iterable[tuple[str]]) -> list[list[Copy]]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from evalflows.specs.errors import InputError
-from evalflows.store.records import CheckRow, SubjectKind, from_json, new_id, to_json
+from evalflows.store.kept_checks import keep_check
+from evalflows.store.records import SubjectKind, from_json, new_id, to_json
 from evalflows.store.store import Store
 
 Kind = Literal["plan", "backtest"]
@@ -26,17 +27,7 @@ def keep_report(store: Store, kind: Kind, subject: str, document: Mapping[str, A
         message: The report in words.
     """
     identity = new_id(kind)
-    row = CheckRow(
-        check_id=identity,
-        batch_id=identity,
-        subject_kind=SUBJECTS[kind],
-        subject_id=subject,
-        name=kind,
-        severity="warning",
-        observed=to_json(document, mend=True),
-        message=message,
-    )
-    store.publish("checks", identity, [row])
+    keep_check(store, identity, kind, (SUBJECTS[kind], subject), message, to_json(document, mend=True))
     return identity
 
 

@@ -305,17 +305,18 @@ class ReadingTools:
         Without `metric`, the one that a gate's rule broke or that fell most.
         """
         ids = find_experiments(self._store, experiment)
+        final = final_ids(self._store, ids)
         if metric is None:
             results = results_of(self._store, ids)
-            found = worst_of(self._store, results, decisions_of(self._store, ids))
+            found = worst_of(self._store, results, decisions_of(self._store, ids), final)
             groups: Sequence[WorstExamples] = found.examples if found else []
         else:
             other = find_experiments(self._store, against, just_one=True)[0] if against else None
-            groups = all_worst(self._store, ids, [metric], other)
+            groups = all_worst(self._store, ids, [metric], other, hidden=final)
         answer = _Answer()
         if not groups:
             answer.line("no example got worse")
-        if final_ids(self._store, ids):
+        if final:
             answer.line(f"without final examples, {FOR_PEOPLE}")
         for group in groups[:1] if metric is None else groups:
             if group.items:

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from evalflows.cli.ci_files import CiFiles, with_ci_files
-from evalflows.cli.decisions import decisions_section, limits_section
-from evalflows.cli.late_commands import NOT_ENOUGH_EVIDENCE, print_json, with_one_line_errors
+from evalflows.cli.decisions import decisions_section, end_undecided, limits_section
+from evalflows.cli.late_commands import print_json, with_one_line_errors
 from evalflows.cli.output import Text, console, echo_error
 from evalflows.cli.sections import IN_BRIEF, lines_section, print_sections
 from evalflows.cli.show import results_sections, verdicts_section
@@ -142,7 +142,9 @@ def decide(
             print_sections(out, sections, sys.maxsize if is_whole else IN_BRIEF, "--all")
     if is_kept:
         echo_error(f"kept in {store.layout.root}: {', '.join(ids)}")
-    _exit([decision.conclusion for decision in decisions], [decision.title for decision in decisions])
+    if failed := [decision.sentence for decision in decisions if decision.conclusion == "FAIL"]:
+        raise GateFailedError("; ".join(failed))
+    end_undecided([decision for decision in decisions if decision.conclusion != "PASS"])
 
 
 def _rules(path: str | None) -> dict[str, Any]:
@@ -196,12 +198,3 @@ def _detectable(store: Any, candidates: Sequence[str]) -> Iterator[str]:
     for metric, n_pairs, effect, power in found:
         size = f"a difference of {figure(effect, metric)} or more ({power:.0%} power)"
         yield f"{metric}: {n_pairs} pairs detect {size}; half of it takes about {4 * n_pairs:,}"
-
-
-def _exit(conclusions: Sequence[str], titles: Sequence[str]) -> None:
-    failed = [title for title, conclusion in zip(titles, conclusions, strict=True) if conclusion == "FAIL"]
-    if failed:
-        raise GateFailedError(f"FAIL: {'; '.join(failed)}")
-    if open_ones := [f"{t}: {c}" for t, c in zip(titles, conclusions, strict=True) if c != "PASS"]:
-        echo_error("; ".join(open_ones))
-        sys.exit(NOT_ENOUGH_EVIDENCE)

@@ -1,12 +1,14 @@
 """Decisions of gates on a terminal."""
 
+import sys
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 
-from evalflows.cli.output import DECISION_STYLES, Console, Table, Text, console, echo, indented_lines, table
+from evalflows.cli.late_commands import NOT_ENOUGH_EVIDENCE
+from evalflows.cli.output import DECISION_STYLES, Console, Table, Text, console, echo, echo_error, indented_lines, table
 from evalflows.cli.sections import Section, lines_section
 from evalflows.reports.candidates import CandidatesOfGate, limits_of
 from evalflows.reports.decisions import Decision
@@ -117,3 +119,10 @@ def _rules(decision: Decision) -> RenderableType:
         mark = Text(rule.outcome, style=OUTCOMES[rule.outcome])
         out.add_row(mark, Text(rule.name), Text(rule.text))
     return Padding(out, (0, 0, 0, 2))
+
+
+def end_undecided(decisions: Sequence[Decision]) -> None:
+    """End the process with a line on decisions for which there is not enough evidence, if there are any."""
+    if decisions:
+        echo_error("; ".join(f"{decision.title}: {decision.conclusion}" for decision in decisions))
+        sys.exit(NOT_ENOUGH_EVIDENCE)

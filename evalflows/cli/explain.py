@@ -21,6 +21,7 @@ from evalflows.specs import hints
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.escaping import one_line
 from evalflows.store.evidence import verify_decision
+from evalflows.store.queries.looks import final_ids
 from evalflows.store.records import DecisionRow, from_json
 from evalflows.store.rule_outcomes import rule_outcomes
 from evalflows.store.signatures import is_signed, sign, signature_of
@@ -65,7 +66,8 @@ def explain(
         results = results_against(
             store, stored.candidate_experiment_id, stored.baseline_experiment_id, [stored.decision_id]
         )
-        out, worst = console(), worst_of(store, results, [stored])
+        hidden = final_ids(store, [stored.candidate_experiment_id])
+        out, worst = console(), worst_of(store, results, [stored], hidden)
         if is_whole:
             print_decision(out, stored)
             for title, lines in explained(store, stored):

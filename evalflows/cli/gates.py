@@ -1,18 +1,16 @@
 """Run a spec, compare with the baseline, and decide its gates."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from evalflows.cli.ci_files import CiFiles, with_ci_files
-from evalflows.cli.decisions import decisions_section, limits_section, print_decisions
+from evalflows.cli.decisions import decisions_section, end_undecided, limits_section, print_decisions
 from evalflows.cli.late_commands import (
     CHANGES,
     FORMAT,
     FRESH,
-    NOT_ENOUGH_EVIDENCE,
     STARTED_ANEW,
     VERBOSE_RUN,
     Detail,
@@ -114,10 +112,7 @@ def _run_gate(
     _write_files(store, files, report, is_red=failed is not None or bool(undecided))
     if failed is not None:
         raise failed
-    if undecided:
-        conclusions = "; ".join(f"{decision.title}: {decision.conclusion}" for decision in undecided)
-        echo_error(conclusions)
-        sys.exit(NOT_ENOUGH_EVIDENCE)
+    end_undecided(undecided)
 
 
 def _write_files(store: Store, files: CiFiles, report: GateReport, *, is_red: bool) -> None:

@@ -275,13 +275,14 @@ def _print_worst(
 ) -> None:
     """Print all examples that got worse by some metrics."""
     other = find_experiments(store, against, just_one=True)[0] if against else None
-    worst = all_worst(store, experiments, metrics, other, with_final=with_final)
+    hidden = frozenset[str]() if with_final else final_ids(store, experiments)
+    worst = all_worst(store, experiments, metrics, other, hidden=hidden)
     if form == "json":
         print_json({"worst_examples": [worst_document(examples) for examples in worst]})
         return
     for examples in worst:
         print_examples(console(), examples)
-    if not with_final and final_ids(store, experiments):
+    if hidden:
         echo(HIDDEN)
 
 

@@ -321,12 +321,13 @@ def experiments_report(
         (_CHECKS, [[controls_batch(group) for group in run_groups(store, ids)]]),
     )
     shown = overviews_of(store, ids)
+    hidden = final_ids(store, ids) if with_worst and not with_final else frozenset[str]()
     groups = {overview.experiment_id: overview.run_group for overview in shown}
     return ExperimentsReport(
         experiments=shown,
         results=results,
         decisions=decisions,
-        worst=worst_of(store, results, decisions, with_final=with_final) if with_worst else None,
+        worst=worst_of(store, results, decisions, hidden) if with_worst else None,
         failures=records_of(Failure, failures),
         judge_checks=records_of(JudgeCheck, checks),
         excluded=excluded_metrics(store, groups),
@@ -334,7 +335,7 @@ def experiments_report(
         types_apart=_types_apart(store, results),
         thinking=records_of(ThinkingAnswers, thinking),
         copies=read_copies(copies),
-        hides_final=with_worst and not with_final and bool(final_ids(store, ids)),
+        hides_final=bool(hidden),
         unpriced=records_of(UnpricedCalls, unpriced),
         reduced_limits=records_of(ReducedLimit, reduced),
         by_field=_by_field(store, shown[0], results) if with_fields and len(shown) == 1 else (),

@@ -18,7 +18,6 @@ from evalflows.specs.escaping import one_line
 from evalflows.specs.grouping import grouped
 from evalflows.specs.hints import Hint
 from evalflows.specs.metric_names import MEASURES, base_metric, metric_of, sliced_metric
-from evalflows.store.queries.looks import final_ids
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.records import ExperimentRow
 from evalflows.store.sql import ask
@@ -284,16 +283,13 @@ class Worst:
     command: Hint
 
 
-def worst_of(
-    store: Store, results: Sequence[Result], decisions: Sequence[Decision] = (), *, with_final: bool = False
-) -> Worst | None:
+def worst_of(store: Store, results: Sequence[Result], decisions: Sequence[Decision], hidden: Set[str]) -> Worst | None:
     """Return the examples that got worse against the baseline, by the metric that is worst off.
 
     That is the metric of a broken rule of the decisions; else one of an open rule; else one with the verdict worse;
     else the one with the largest drop. Without a baseline, return the lowest scores of all metrics. None if nothing got
-    worse, or if all answers have the same scores. Final examples are left out, unless `with_final`.
+    worse, or if all answers have the same scores. Examples that are `hidden` are left out.
     """
-    hidden = frozenset[str]() if with_final else final_ids(store, [*{result.experiment_id for result in results}])
     outcomes = {
         (decision.candidate_experiment_id, metric_of(rule.metric)): rule.outcome
         for decision in decisions
@@ -364,14 +360,15 @@ def all_worst(
     metrics: Sequence[str],
     against: str | None = None,
     *,
-    with_final: bool = False,
+    hidden: Set[str],
 ) -> list[WorstExamples]:
-    """Return all examples that got worse by each of the metrics, worst first; final ones only `with_final`.
+    """Return all examples that got worse by each of the metrics, worst first, without those that are hidden.
 
     Args:
         store: The store.
         experiments: Ids.
         metrics: Names of metrics.
+        hidden: Ids of examples that are left out, such as final ones.
         against: The experiment to compare with. Default: the baseline in the experiments' run. Without one, all scored
             examples are returned, lowest first.
 
@@ -384,7 +381,6 @@ def all_worst(
     compared = [_against(store, result, against) for result in results if result.metric in metrics]
     compared = [result for result in compared if result.baseline_experiment_id] or compared
     compared.sort(key=lambda result: metrics.index(result.metric))
-    hidden = frozenset[str]() if with_final else final_ids(store, experiments)
     return [_of_result(result, _items(store, result, None, hidden)) for result in compared]
 
 

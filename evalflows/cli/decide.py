@@ -41,20 +41,33 @@ def _numbers(option: str, given: Sequence[str], default: float | None = None) ->
 @click.command()
 @click.argument("results", nargs=-1, required=True, metavar="BASELINE CANDIDATE...")
 @click.option(
-    "--metric", "margins", multiple=True, metavar="NAME=MARGIN", help="It must not get worse by the margin. Repeatable."
+    "--metric",
+    "margins",
+    multiple=True,
+    metavar="NAME=MARGIN",
+    help="The metric must not get worse by the margin. Repeatable.",
 )
 @click.option(
-    "--superiority", multiple=True, metavar="NAME[=RISE]", help="It must get better, by RISE at least. Repeatable."
+    "--superiority",
+    multiple=True,
+    metavar="NAME[=RISE]",
+    help="The metric must get better, by RISE at least. Repeatable.",
 )
-@click.option("--threshold", multiple=True, metavar="NAME=BOUND", help="Its mean must reach the bound. Repeatable.")
-@click.option("--lower-is-better", "lower", multiple=True, metavar="NAME", help="Of this metric. Repeatable.")
+@click.option("--threshold", multiple=True, metavar="NAME=BOUND", help="The mean must reach the bound. Repeatable.")
+@click.option(
+    "--lower-is-better",
+    "lower",
+    multiple=True,
+    metavar="NAME",
+    help="Lower values of this metric are better. Repeatable.",
+)
 @click.option("--cluster", metavar="FIELD", help="Examples with the same value of this field belong together.")
 @click.option(
     "--slice",
     "slices",
     multiple=True,
     metavar="FIELD",
-    help="The rules hold for each value of it too. Repeatable.",
+    help="Apply the rules to each value of this field too. Repeatable.",
 )
 @click.option("--gates", "rules", metavar="FILE", help="Take gates, metrics and composites from this spec.")
 @click.option("--format", "named", metavar="NAME", help="The format of the files. Default: what their content says.")

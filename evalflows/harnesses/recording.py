@@ -61,11 +61,9 @@ def record_results(
     }
     spec = make_spec(ExperimentSpec, fields, (), "rules")
     group, made = new_id("group"), list[ExperimentRow]()
-    fields_of = {row.example_id: row.fields for system in reversed(systems) for row in reversed(system.rows)}
+    first = {row.example_id: row for system in reversed(systems) for row in reversed(system.rows)}
     for name, system in zip(names, systems, strict=True):
-        examples = to_examples(
-            enumerate(_examples(system, fields_of, cluster, with_inputs=inputs), start=1), system.source
-        )
+        examples = to_examples(enumerate(_examples(system, first, cluster, with_inputs=inputs), start=1), system.source)
         snapshot = freeze(store, examples, name=None, source=system.source)
         own = spec.model_copy(update={"dataset": spec.dataset.model_copy(update={"snapshot": snapshot})})
         row = _experiment(system, name, own, group, snapshot, len(examples))
@@ -166,19 +164,22 @@ def _values(system: SystemResults, metric: str) -> Iterator[float]:
 
 
 def _examples(
-    system: SystemResults, fields_of: Mapping[str, Mapping[str, Any]], cluster: str | None, *, with_inputs: bool
+    system: SystemResults, first: Mapping[str, ResultRow], cluster: str | None, *, with_inputs: bool
 ) -> Iterator[dict[str, Any]]:
-    """Yield the examples of a system as rows of a dataset, each once, with the fields that the first system says."""
+    """Yield the examples of a system as rows of a dataset, each once, with the fields and the reference that the first
+    system says."""
     seen = set[str]()
     for row in system.rows:
         if row.example_id in seen:
             continue
         seen.add(row.example_id)
-        fields = {name: value for name, value in fields_of[row.example_id].items() if name not in row.scores}
+        said = first[row.example_id]
+        fields = {name: value for name, value in said.fields.items() if name not in row.scores}
         group = None if cluster is None else fields.get(cluster)
         yield {
             "id": row.example_id,
             "inputs": row.inputs if with_inputs else {"id": row.example_id},
+            **({"reference_outputs": said.reference} if said.reference is not None else {}),
             **({"metadata": fields} if fields else {}),
             **({"cluster": str(group)} if group is not None else {}),
         }

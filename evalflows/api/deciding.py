@@ -9,8 +9,10 @@ from typing import Any
 
 from evalflows.analysis.differences import ExperimentPair, MetricReader, publish_differences
 from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
+from evalflows.harnesses.assembling import Format, assembled
 from evalflows.harnesses.recording import Recorded, check_field, names_of, record_results
 from evalflows.harnesses.results import ResultRow, SystemResults
+from evalflows.harnesses.tables import read_table
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision, decisions_named
 from evalflows.specs.errors import InputError, names_to_choose, short
@@ -147,39 +149,33 @@ def _check_metrics(metrics: Sequence[str], known: Sequence[str]) -> None:
 
 def _system(side: Any, name: str) -> SystemResults:
     """Return scores in any of the forms that `decide` takes as results of a system."""
-    if isinstance(side, str | Path):
-        from evalflows.harnesses.reading import read_results  # late: scores need no reader
-
-        found = read_results(str(side))
-        if len(found) != 1:
-            raise InputError(f"{name}: got {len(found)} systems in {side}, wanted one: {', '.join(names_of(found))}")
-        return found[0]
     if hasattr(side, "to_dict") and hasattr(side, "columns"):
         side = (side if "id" in side.columns else side.rename_axis("id").reset_index()).to_dict("records")
     if hasattr(side, "tolist"):
         side = side.tolist()
-    rows = [*_rows(side, name)]
-    metrics = dict.fromkeys(metric for row in rows for metric in row.scores)
-    rows = [replace(row, scores={metric: row.scores.get(metric) for metric in metrics}) for row in rows]
-    if not rows:
-        raise InputError(f"{name}: got no scores, wanted at least one")
-    return SystemResults(source=name, format="scores", system=name, rows=rows)
+    if isinstance(side, str | Path):
+        from evalflows.harnesses.reading import read_results  # late: scores need no reader
+
+        found = read_results(str(side))
+    elif isinstance(side, list) and side and all(isinstance(row, Mapping) for row in side):
+        rows = [*read_table([{"id": str(position), **row} for position, row in enumerate(side)], name)]
+        found = [*assembled(rows, Format("scores", "", read_table), name)]
+    elif isinstance(side, Mapping | Sequence) and side:
+        found = [SystemResults(source=name, format="scores", system=name, rows=[*_rows(side, name)])]
+    else:
+        got = "no scores" if isinstance(side, Mapping | Sequence) else short(side)
+        raise InputError(
+            f"{name}: got {got}, wanted at least one: by id, an array, rows or a file"
+        )
+    if len(found) != 1:
+        raise InputError(f"{name}: got {len(found)} systems, wanted one: {', '.join(names_of(found))}")
+    return found[0]
 
 
-def _rows(side: Any, name: str) -> Iterator[ResultRow]:
-    if isinstance(side, Mapping):
-        for identity, value in side.items():
-            for repetition, score in enumerate(value if isinstance(value, list | tuple) else [value]):
-                yield ResultRow(example_id=str(identity), repetition=repetition, scores={"score": _score(score, name)})
-        return
-    for position, row in enumerate(side):
-        if not isinstance(row, Mapping):
-            yield ResultRow(example_id=str(position), scores={"score": _score(row, name)})
-            continue
-        plain = {key: stored(value, name) for key, value in row.items()}
-        identity = str(plain.pop("id", position))
-        scores = {key: _score(value, name) for key, value in plain.items() if isinstance(value, bool | int | float)}
-        yield ResultRow(example_id=identity, scores=scores, fields={k: v for k, v in plain.items() if k not in scores})
+def _rows(scores: Mapping[Any, Any] | Sequence[Any], name: str) -> Iterator[ResultRow]:
+    for identity, value in scores.items() if isinstance(scores, Mapping) else enumerate(scores):
+        for repetition, score in enumerate(value if isinstance(value, list | tuple) else [value]):
+            yield ResultRow(example_id=str(identity), repetition=repetition, scores={"score": _score(score, name)})
 
 
 def _score(value: Any, name: str) -> float | None:

@@ -82,7 +82,6 @@ def of_systems(found: Iterable[SystemResults]) -> list[SystemResults]:
             first,
             rows=[row for one in (first, *others) for row in one.rows],
             unfinished=next((one.unfinished for one in (first, *others) if one.unfinished), None),
-            lower_is_better=first.lower_is_better.union(*(one.lower_is_better for one in others)),
         )
         for first, *others in by_system.values()
     ]
@@ -145,7 +144,7 @@ def _metrics(systems: Sequence[SystemResults], declared: Mapping[str, Any]) -> t
     for given in dict.fromkeys(name for system in systems for name in system.metrics):
         values = [value for system in systems for value in _values(system, given)]
         own = metrics.setdefault(name := kept_apart(given), {})
-        if given in MEASURES or any(given in system.lower_is_better for system in systems):
+        if given in MEASURES:
             own.setdefault("higher_is_better", False)
         if "range" not in own and values and all(0 <= value <= 1 for value in values):
             own["range"] = [0, 1]

@@ -28,7 +28,6 @@ class SystemResults:
     system: str  # a provider, a model, a run; empty if the file does not say it
     rows: Sequence[ResultRow]
     unfinished: str | None = None  # why the run that wrote it did not finish
-    lower_is_better: frozenset[str] = frozenset()  # metrics of which the format says so
 
     @property
     def metrics(self) -> Sequence[str]:

@@ -164,9 +164,7 @@ def _system(side: Any, name: str) -> SystemResults:
         found = [SystemResults(source=name, format="scores", system=name, rows=[*_rows(side, name)])]
     else:
         got = "no scores" if isinstance(side, Mapping | Sequence) else short(side)
-        raise InputError(
-            f"{name}: got {got}, wanted at least one: by id, an array, rows or a file"
-        )
+        raise InputError(f"{name}: got {got}, wanted at least one: by id, an array, rows or a file")
     if len(found) != 1:
         raise InputError(f"{name}: got {len(found)} systems, wanted one: {', '.join(names_of(found))}")
     return found[0]

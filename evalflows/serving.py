@@ -16,6 +16,7 @@ import re
 import resource
 import signal
 import socket
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -106,6 +107,14 @@ def serve(
         server.run(sockets=[listener])
         if finish is not None:
             finish()
+
+
+def serve_beside(application: Starlette) -> str:
+    """Serve on a free port of this machine, in a thread that ends with the process. Return the address."""
+    listener = listen("127.0.0.1", 0, has_token=False)
+    server = server_of(application, grace_s=1)
+    threading.Thread(target=server.run, args=([listener],), name="evalflows-served", daemon=True).start()
+    return url_of("127.0.0.1", listener)
 
 
 def server_of(application: Starlette, grace_s: int, stop: Callable[[], None] | None = None) -> uvicorn.Server:

@@ -30,8 +30,9 @@ from evalflows.store.records import OutputRow, derived_id, to_json
 from evalflows.store.spilled import SpilledRows
 
 __all__ = [
-    "Answer", "NoRecordedAnswerError", "Target", "as_outputs", "awaited", "chat", "check_body", "check_fields",
-    "check_tools", "ended_within", "http", "length_of", "python", "recorded", "recorded_column", "replayed", "seed_of",
+    "OFFERED", "Answer", "NoRecordedAnswerError", "Target", "as_outputs", "at_path", "awaited", "chat",
+    "check_body", "check_fields", "check_tools", "ended_within", "http", "length_of", "python",
+    "recorded", "recorded_column", "replayed", "seed_of",
 ]  # fmt: skip
 
 TRIAL = ("repetition", "seed")
@@ -206,20 +207,22 @@ def _listed(names: Mapping[Any, Any], most: int = 20) -> str:
     return ", ".join([*shown, *(["…"] if len(names) > most else [])]) or "nothing"
 
 
-def python(function: Callable[..., Any], fields: frozenset[str], timeout_s: float | None = None) -> Target:
+def python(
+    function: Callable[..., Any], fields: frozenset[str], timeout_s: float | None = None, also: Sequence[str] = ()
+) -> Target:
     """Build a target that calls a function with the fields of the inputs by name, or with the inputs as one dict.
 
     The texts that a generator yields, also an async one, are joined. A call that takes longer than `timeout_s` raises
     CallError `too_slow`.
 
     `fields` are the fields that the inputs of all examples share. The function may also ask for any name in OFFERED;
-    a field called `repetition` or `seed` goes before ours.
+    a field called `repetition` or `seed` goes before ours. `also` are further names that it may ask for.
     If it has a single parameter with none of these names, that parameter gets the inputs.
     Raise InputError for a parameter that cannot be filled.
     """
     signature = parameters_of(function, f"target {name_of(function)!r}")
     parameters = [p for p in signature if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-    offered = [name for name in OFFERED if name not in TRIAL or name not in fields]
+    offered = [name for name in (*OFFERED, *also) if name not in TRIAL or name not in fields]
     given = function.keywords if isinstance(function, partial) else {}  # such as a seed that is fixed
     requested = [p.name for p in parameters if p.name not in given and (p.name in offered or p.name in fields)]
     unfilled = [p.name for p in parameters if p.name not in requested and p.default is p.empty]
@@ -228,7 +231,7 @@ def python(function: Callable[..., Any], fields: frozenset[str], timeout_s: floa
         known = ", ".join(sorted(fields)) or "no field is in all examples"
         raise InputError(
             f"target {name_of(function)!r}: asks for {unfilled[0]!r}, wanted a field of the inputs ({known}), "
-            f"one of {', '.join(OFFERED)}, or the inputs as one argument"
+            f"one of {', '.join((*OFFERED, *also))}, or the inputs as one argument"
         )
     sources = {name: name for name in requested} | ({unfilled[0]: "inputs"} if takes_dict else {})
     order = [p for p in parameters if p.name in sources or p.kind is p.POSITIONAL_ONLY]

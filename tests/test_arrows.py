@@ -26,7 +26,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "telemetry": ("llm.prices", "store", "specs"),
     "harnesses": ("store", "specs"),
     "receiver": ("serving", "telemetry", "store", "specs"),
-    "engine": ("prefect_server", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
+    "engine": ("prefect_server", "serving", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
     "analysis": ("engine", "data_checks", "evaluators", "targets", "llm", "stats", "store", "specs"),
     "reports": ("analysis", "store", "specs"),
     "mcp_server": (
@@ -67,7 +67,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "jinja2": ("dashboard.rendering",),
     "uvicorn": ("serving", "prefect_server"),
     "watchfiles": ("cli.watch",),
-    "mcp": ("mcp_server",),
+    "mcp": ("mcp_server", "engine.worlds"),
     "great_expectations": ("data_checks.suites", "data_checks.data_docs"),
 }
 

@@ -30,6 +30,8 @@ _SAME = {
     "chat": "the target's prompt, model and settings are the same on both sides: a difference is due to chance, or to "
     + "a change at the provider",
     "http": "the application says the same version on both sides: any difference is due to chance",
+    "conversation": "the target, its user and its world are the same on both sides: a difference is due to chance, or "
+    + "to a change at the provider",
     "recorded": "the answers are the same recorded ones on both sides",
 }
 """What the same target means, by its kind."""

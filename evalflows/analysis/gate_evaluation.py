@@ -25,6 +25,7 @@ from evalflows.specs.metric_names import metric_of, sliced_metric
 from evalflows.store.evidence import deleted_decisions, evidence_on
 from evalflows.store.manifests import Written
 from evalflows.store.queries.approvals import approved
+from evalflows.store.queries.invalid_trials import invalid_trials
 from evalflows.store.queries.progress import calls_of_group
 from evalflows.store.records import (
     CheckRow,
@@ -226,6 +227,8 @@ class GateEvaluation:
             return Reason("no_such_slice", f"no example has {sliced_metric(rule.metric).slice}")
         if exclusion := self.pair.why_excluded(rule.metric, compared=rule.is_difference):
             return Reason(exclusion.code, f"excluded: {exclusion}")
+        if self._invalid_problem:
+            return Reason("invalid_trials", self._invalid_problem)
         if self.gate.batch is not None and self.interim_analyses is None:
             return Reason("no_finished_batch", "no batch has finished yet, or the run was started without batches")
         return self._difference_estimate(rule, sample) if rule.is_difference else self._mean_estimate(rule, sample)
@@ -237,6 +240,15 @@ class GateEvaluation:
             return None
         name = baseline_name(pair.spec, self.gate)
         return approval_problem(pair.reader.store, self.gate, name, pair.baseline.experiment_id)
+
+    @cached_property
+    def _invalid_problem(self) -> str | None:
+        """Why conversations of a side say little of it; None if the user kept to its goal in most."""
+        sides = [row.experiment_id for row in (self.pair.candidate, self.pair.baseline) if row is not None]
+        found = max(invalid_trials(self.pair.reader.store, sides), key=lambda side: side.share, default=None)
+        if found is None or found.share <= self.gate.invalid_at_most:
+            return None
+        return f"{found.text}, at most {self.gate.invalid_at_most:.0%} wanted"
 
     def _run_level(self, rule: Rule) -> Estimate | Reason:
         """Return the estimate of a metric that one evaluator computes from all answers of the candidate."""

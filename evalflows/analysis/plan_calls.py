@@ -30,7 +30,7 @@ from evalflows.specs.comparison import CompareSpec
 from evalflows.specs.connections import ConnectionSpec, LocalConnection
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.target import ChatTarget, PythonTarget
+from evalflows.specs.target import ChatTarget, ConversationTarget, PythonTarget
 from evalflows.store.queries.past_calls import (
     CallsEach,
     PastCalls,
@@ -297,7 +297,9 @@ def calls_of_targets(inputs: PlanInputs) -> Iterator[PlannedCalls]:
     for target in inputs.spec.targets:
         if isinstance(target, ChatTarget):
             yield _of_chat(inputs, target, seen_keys)
-        elif isinstance(target, PythonTarget):
+        elif isinstance(target, ConversationTarget) and target.connections:
+            yield from _of_conversations(inputs, target)
+        elif isinstance(target, PythonTarget | ConversationTarget):
             yield _of_python(inputs, target)
 
 
@@ -332,7 +334,31 @@ def _n_in_ledger(inputs: PlanInputs, requests: Sequence[RecordedRequest], seen_k
     return repeated + in_ledger(inputs.store, new)
 
 
-def _of_python(inputs: PlanInputs, target: PythonTarget) -> PlannedCalls:
+def _of_conversations(inputs: PlanInputs, target: ConversationTarget) -> Iterator[PlannedCalls]:
+    """Yield a line per model of a conversation: of the turns that earlier runs took, else of as many as it may."""
+    version = target_version(target, inputs.spec.connections)
+    history, parts = asked_by_target(inputs.store, version), target.callers
+    most = sum(n for _, n in parts)
+    for (who, n), (name, named) in zip(parts, target.connections, strict=True):
+        connection, per_run = inputs.connection(name), float(n) if history is None else history.calls_each * n / most
+        model = model_of(connection, named)
+        note = (
+            f"at most {n} a conversation" if history is None else f"as in {history.times} earlier runs of this target"
+        )
+        yield PlannedCalls(
+            caller=target.name if who == "target" else f"{target.name}: {who}",
+            kind="target",
+            connection=name,
+            model=model,
+            per_run=per_run,
+            calls=ceil(round(per_run * inputs.runs, 6)),
+            at_most=history is None,
+            size=size_of(inputs, connection, model, calls_of_target(inputs.store, version), [], by="target"),
+            note=note if target.world is None or history is not None else f"{note}, without calls between its tools",
+        )
+
+
+def _of_python(inputs: PlanInputs, target: PythonTarget | ConversationTarget) -> PlannedCalls:
     version = target_version(target, inputs.spec.connections)
     history, past = asked_by_target(inputs.store, version), calls_of_target(inputs.store, version)
     per_run = history.calls_each if history else None

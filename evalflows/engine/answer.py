@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import datetime
 from inspect import isawaitable
 from typing import Any
@@ -17,12 +17,13 @@ from evalflows.engine.views import example_view, run_id
 from evalflows.evaluators.views import ExampleView
 from evalflows.llm import loop
 from evalflows.llm.answers import end_of
+from evalflows.llm.application_calls import charged
 from evalflows.llm.breaker import Breaker
 from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, without_keys
-from evalflows.llm.ledger import Recorder, call_key, current, has_called, recording
+from evalflows.llm.ledger import Recorder, current, has_called, recording
 from evalflows.specs.errors import RETRIED_LATER, CallError
-from evalflows.specs.target import HttpTarget
-from evalflows.store.records import CallRow, ExampleRow, OutputRow, new_id, now, to_json
+from evalflows.specs.target import ConversationTarget, HttpTarget
+from evalflows.store.records import ExampleRow, OutputRow, now, to_json
 from evalflows.store.snapshots import in_blocks, size_of
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
 from evalflows.targets import awaited, seed_of
@@ -111,19 +112,22 @@ class _Answering:
         recorder = Recorder(
             keep=self._spool.add_call,
             note=self._spool.note_sent,
+            drop=self._spool.drop_sent,
             check=self._spool.check,
             experiment_id=self.chunk.experiment_id,
             subject_id=identity,
             calls=self.experiment.run.calls,
             budget=self.experiment.budget,
             connections=self.experiment.connections,
+            # the turns of a conversation are made once, also those of a function
+            ledger=self.experiment.ledger if isinstance(self.experiment.target_spec, ConversationTarget) else None,
         )
         started_at, began = now(), time.perf_counter()
         with recording(recorder):
             result = await self._outcome(example, on_thread)
         elapsed = time.perf_counter() - began
         if result["status"] == "ok":
-            made = [call.row for call in recorder.answered] if self.experiment.target_complete is not None else []
+            made = [call.row for call in recorder.answered] if self.experiment.makes_one_call else []
             # of a chat target, the latency of its last attempt, without the wait for the limiter
             of_call = made[0].latency_s if made else None
             result.setdefault("latency_s", elapsed if of_call is None else of_call)
@@ -158,7 +162,7 @@ class _Answering:
             return failed(error.kind, str(error)) | {"attempts": 0}
         call, arguments = self.experiment.target.call, self._arguments(example_view(example))
         try:
-            async with self._charged(example) as charge:
+            async with self._charged() as charge:
                 answering = self.experiment.answering
                 value = await answering.call_on_thread(call, arguments) if on_thread else call(arguments)
                 if isawaitable(value):
@@ -175,57 +179,14 @@ class _Answering:
         return result
 
     @asynccontextmanager
-    async def _charged(self, example: ExampleRow) -> AsyncIterator[Callable[[Any], None]]:
-        """Charge the budget for one request to an application, with the cost that its response reports.
-
-        If it reports none, that is estimated as the highest one so far. A request without an answer that may have been
-        paid is a row of `calls`. Raise CallError if the budget is spent.
-        """
-        recorder = current()
-        if self.experiment.row.target_kind != "http" or recorder is None:
+    async def _charged(self) -> AsyncIterator[Callable[[Any], None]]:
+        """Charge the budget for the request of an HTTP target; for what else costs, the calls themselves do."""
+        target, recorder = self.experiment.target_spec, current()
+        if not isinstance(target, HttpTarget) or recorder is None:
             yield lambda returned: None
             return
-        budget, owner, costs = self.experiment.budget, self.chunk.experiment_id, list[float | None]()
-        highest = budget.most_usd.get(owner)
-        reservation = await budget.reserve(highest or 0.0)
-        request = recorder.request = self._request(example, highest)
-        failure: BaseException | None = None
-        try:
-            yield lambda returned: costs.append(returned.cost_usd)
-        except BaseException as error:
-            failure = error
-            raise
-        finally:
-            cost = costs[0] if costs else None
-            may_be_paid = bool(costs) or _may_be_paid(failure)
-            if cost is not None:
-                budget.most_usd[owner] = max(highest or 0.0, cost)
-            budget.settle(reservation, cost, estimated_usd=highest, paid=may_be_paid)
-            if not costs and may_be_paid and isinstance(failure, CallError):
-                kind, text = failure.kind, str(failure)
-                self._spool.add_call(replace(request, error=text, error_kind=kind, recorded_at=now()))
-            elif failure is None or isinstance(failure, Exception):
-                self._spool.drop_sent(request)
-
-    def _request(self, example: ExampleRow, estimated_usd: float | None) -> CallRow:
-        """Return the row of a request to an application, to be kept if it is not answered."""
-        target, identity = self.experiment.target_spec, run_id(self.chunk, example.example_id)
-        assert isinstance(target, HttpTarget)
-        return CallRow(
-            call_id=new_id("call"),
-            call_key=call_key(target.url, {"run": identity}, 0, "application"),
-            kind="application",
-            experiment_id=self.chunk.experiment_id,
-            subject_id=identity,
-            connection="application",
-            base_url=target.url,
-            model="",
-            request="{}",
-            status="failed",
-            reusable=False,
-            estimated_usd=estimated_usd,
-            started_at=now(),
-        )
+        async with charged(recorder, target.url) as charge:
+            yield lambda returned: charge(returned.cost_usd)
 
     def _arguments(self, example: ExampleView) -> Mapping[str, Any]:
         return {
@@ -237,8 +198,3 @@ class _Answering:
             "repetition": self.chunk.repetition,
             "seed": seed_of(example.id, self.chunk.repetition),
         }
-
-
-def _may_be_paid(failure: BaseException | None) -> bool:
-    """Return whether a request that ended so may have been paid: its answer came, or nobody knows what became of it."""
-    return isinstance(failure, CallError) and (failure.cost_is_unknown or failure.kind == "bad_return")

@@ -36,8 +36,7 @@ from evalflows.llm.calls import Endpoint
 from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.protocols import Complete
-from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, TargetSpec
+from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, TargetSpec, asked
 from evalflows.store.described import to_described
 from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow
 from evalflows.store.row_specs import experiment_spec
@@ -115,7 +114,7 @@ class Experiment(JudgesAnswers[Answered]):
     examples: Examples  # in running order
     target_spec: TargetSpec
     target: Target
-    target_complete: Complete | None
+    makes_one_call: bool  # whether each answer is one call of a model
     target_breaker: Breaker
     connections: Sequence[ConnectionSpec] = ()  # whose prices count for the target's own clients
     target_may_call: bool  # whether its code may call models without being recorded
@@ -137,10 +136,10 @@ class Experiment(JudgesAnswers[Answered]):
         count, run = min(self.answering.width, self.row.n_examples), self.row.run_group
         for endpoint in self.answering_on:
             await endpoint.client.open_connections(count, run)
-        if isinstance(self.target_spec, HttpTarget):
+        if isinstance(inner := asked(self.target_spec), HttpTarget):
             from evalflows.llm.post import open_connections  # late: only these targets need its HTTP client
 
-            await open_connections(self.target_spec, count, run)
+            await open_connections(inner, count, run)
 
     def check_code(self, *, in_cluster: bool = True) -> None:
         row, here = self.row, target_version(self.target_spec, self.spec.connections)
@@ -207,13 +206,10 @@ def experiments_in(run: Context, rounds: Rounds) -> list[Experiment]:
 def _first_alike(store: Store, experiment_id: str, target: TargetSpec) -> int:
     """Return how many first answers that fail alike stop the target; 0 for a chat target, and for a resumption: whoever
     asks again wants to know how the rest does."""
-    if not isinstance(target, PythonTarget | HttpTarget):
+    if not isinstance(asked(target), PythonTarget | HttpTarget):
         return 0
-    return (
-        0
-        if store.query("select 1 from source.outputs where experiment_id = ? limit 1", [experiment_id])
-        else FIRST_ALIKE
-    )
+    has_some = store.query("select 1 from source.outputs where experiment_id = ? limit 1", [experiment_id])
+    return 0 if has_some else FIRST_ALIKE
 
 
 def _made(run: Context, experiment_id: str) -> Experiment:
@@ -227,7 +223,7 @@ def _made(run: Context, experiment_id: str) -> Experiment:
     factory = EvaluatorFactory(spec, ledger, budget, run.calls)
     examples = in_running_order(row, load_snapshot(store, row.snapshot_id))
     target = next(target for target in spec.targets if target.name == row.target)
-    complete = factory.complete(target.connection) if isinstance(target, ChatTarget) else None
+    models = {name: factory.complete(name) for name, _ in target.connections}
     evaluators = [factory.evaluator(evaluator, examples) for evaluator in prepared.evaluators]
     summaries = [factory.evaluator(evaluator, examples) for evaluator in prepared.summary_evaluators]
     return Experiment(
@@ -235,8 +231,8 @@ def _made(run: Context, experiment_id: str) -> Experiment:
         row=row,
         examples=examples,
         target_spec=target,
-        target=make_target(target, complete, examples, store),
-        target_complete=complete,
+        target=make_target(target, models.__getitem__, examples, store),
+        makes_one_call=isinstance(target, ChatTarget),
         target_breaker=factory.breaker(first=_first_alike(store, experiment_id, target)),
         connections=factory.connections,
         target_may_call=target_may_call_unrecorded(target),
@@ -245,7 +241,7 @@ def _made(run: Context, experiment_id: str) -> Experiment:
         summary_evaluators=summaries,
         answering=_answering(run.shared, spec),
         judging=judging_workers(spec, connections_of(prepared.evaluators)),
-        answering_on=[complete.endpoint] if complete else [],
+        answering_on=[model.endpoint for model in models.values()],
         judging_on=endpoints_of([*evaluators, *summaries]),
         budget=budget,
         ledger=ledger,
@@ -256,8 +252,8 @@ def _made(run: Context, experiment_id: str) -> Experiment:
 def _answering(shared: SharedByTargets, spec: ExperimentSpec) -> Workers:
     """Return the workers of the run: as many as keep each connection full, and some per other target."""
     if shared.answering is None:
-        chats = {target.connection for target in spec.targets if isinstance(target, ChatTarget)}
-        others = sum(not isinstance(target, ChatTarget) for target in spec.targets)
+        chats = {name for target in spec.targets for name, _ in target.connections}
+        others = sum(not target.connections for target in spec.targets)
         width = sum(width_of(name, spec) for name in chats) + others * MIN_WORKERS
         shared.answering = Workers(spec.max_concurrency or max(MIN_WORKERS, width))
     return shared.answering

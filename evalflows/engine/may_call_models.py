@@ -11,8 +11,8 @@ from typing import Any
 from evalflows.engine.spec_evaluators import PreparedEvaluator, is_ours
 from evalflows.specs.code_versions import DYNAMIC, imports_used
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec
-from evalflows.specs.reference import load
-from evalflows.specs.target import HttpTarget, PythonTarget, TargetSpec
+from evalflows.specs.reference import is_called, load
+from evalflows.specs.target import ConversationTarget, HttpTarget, PythonTarget, TargetSpec, asked
 
 CALLS_OUT = frozenset({"http", "socket", "subprocess", "urllib", "xmlrpc"})
 """Modules of the standard library through which code may call anything."""
@@ -63,14 +63,17 @@ def _records(name: str) -> bool:
 
 
 def target_may_call_unrecorded(spec: TargetSpec) -> bool:
+    if isinstance(spec, ConversationTarget):
+        others = [load(reference) for field, reference in spec.code if field != "target"]
+        return target_may_call_unrecorded(spec.target) or any(map(may_call_unrecorded, others))
     if isinstance(spec, PythonTarget):
-        return may_call_unrecorded(load(spec.function))
+        return may_call_unrecorded(load(spec.function, is_called))
     return isinstance(spec, HttpTarget)
 
 
 def reports_usage(spec: TargetSpec) -> bool:
     """Return whether a target is an application that reports the model calls it made."""
-    return isinstance(spec, HttpTarget) and spec.usage is not None
+    return isinstance(inner := asked(spec), HttpTarget) and inner.usage is not None
 
 
 def evaluator_may_call_unrecorded(evaluator: PreparedEvaluator[FallbackSpec]) -> bool:
@@ -93,6 +96,6 @@ def unlimited(
         for target in targets
         if target_may_call_unrecorded(target)
         and not reports_usage(target)
-        and not (of_calls and isinstance(target, HttpTarget))
+        and not (of_calls and isinstance(asked(target), HttpTarget))
     ]
     return [*(f"target {name!r}" for name in systems), *(f"evaluator {name!r}" for name in judges)]

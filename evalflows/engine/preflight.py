@@ -39,14 +39,21 @@ from evalflows.llm.local import gguf_of
 from evalflows.llm.prices import price_of
 from evalflows.specs.code_versions import check_loaded
 from evalflows.specs.connections import ConnectionSpec, LocalConnection
-from evalflows.specs.errors import InputError, describe, names_to_choose
+from evalflows.specs.errors import CallError, InputError, describe, names_to_choose
 from evalflows.specs.escaping import print_note
 from evalflows.specs.evaluator import PAIR_LABELS, EvaluatorSpec, FallbackSpec, JudgeSpec, TierSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric_names import MEASURES, base_metric, kept_apart, metric_of
 from evalflows.specs.metrics import CompositeSpec
-from evalflows.specs.reference import load
-from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
+from evalflows.specs.reference import is_called, load
+from evalflows.specs.target import (
+    ChatTarget,
+    ConversationTarget,
+    HttpTarget,
+    PythonTarget,
+    RecordedTarget,
+    TargetSpec,
+)
 from evalflows.specs.task_runner import TaskRunnerSpec, check_task_runner
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.specs.watch import MEASURED, TRACES
@@ -79,7 +86,7 @@ def check_engine(
     check_task_runner(runner)
     if not runner.imports_code:
         return
-    functions = [(f"target {target.name!r}", target.function) for target in targets if isinstance(target, PythonTarget)]
+    functions = [(f"target {target.name!r}", reference) for target in targets for _, reference in target.code]
     functions += [
         (f"evaluator {evaluator.name!r}", judge.spec.use) for evaluator in evaluators for judge in evaluator.all
     ]
@@ -144,8 +151,8 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
         _inputs(identity, text)
     for target in spec.targets:
         _check_target(target, spec, examples, store)
-        if isinstance(target, PythonTarget):
-            check_loaded(f"target {target.name!r}", load(target.function))
+        for _, reference in target.code:
+            check_loaded(f"target {target.name!r}", load(reference, is_called))
     for evaluator in prepared.of_runs:
         for judge in evaluator.all:
             _check_judge(judge, spec)
@@ -276,12 +283,28 @@ def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[E
             check_body(target, _inputs(example.example_id, example.inputs), f"example {example.example_id!r}")
     if target_may_call_unrecorded(target) and not reports_usage(target):
         _check_calls_are_recorded(f"target {target.name!r}", spec)
-    made = make_target(target, _never, examples, store)
+    made = make_target(target, lambda _: _never, examples, store)
+    if isinstance(target, ConversationTarget):
+        for name, model in target.connections:
+            _check_connection(name, model, f"target {target.name!r}", spec)
+        _check_conversations(target, examples)
     if isinstance(target, PythonTarget) and examples and records_calls(load(target.function)):
         _check_price_of_first_call(target, made, spec, examples[0])
     if isinstance(target, RecordedTarget) and all(_missing_answer(made, example) for example in examples):
         reason = _missing_answer(made, examples[0])
         raise InputError(f"target {target.name!r}: {reason}; no answer for any of {len(examples)} examples")
+
+
+def _check_conversations(target: ConversationTarget, examples: Sequence[ExampleRow]) -> None:
+    """Raise InputError for the first example without what a conversation needs, before anything is paid."""
+    from evalflows.engine.dialogue import check_conversation  # late: it loads judges
+
+    for example in examples:
+        inputs, metadata = _inputs(example.example_id, example.inputs), from_json(example.metadata) or {}
+        try:
+            check_conversation(target, {"inputs": inputs, "metadata": metadata, "example_id": example.example_id})
+        except (InputError, CallError) as error:
+            raise InputError(f"target {target.name!r}: example {example.example_id!r}: {error}") from error
 
 
 class _FirstCall(BaseException):

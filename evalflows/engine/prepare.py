@@ -30,7 +30,7 @@ from evalflows.specs.evaluator import EvaluatorSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metrics import MetricSpec
 from evalflows.specs.reference import load, parts_of, version_of
-from evalflows.specs.target import ChatTarget, TargetSpec
+from evalflows.specs.target import TargetSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.described import DescribedEvaluator
 from evalflows.store.records import dependent_id
@@ -138,7 +138,7 @@ def prepare(spec: Of) -> Prepared[Of]:
         pairwise = [prepare_evaluator(judge, "pair") for judge in (spec.compare.evaluators if spec.compare else ())]
         targets = spec.targets
     named = connections_of((*bound.of_runs, *pairwise))
-    named |= {target.connection for target in targets if isinstance(target, ChatTarget)}
+    named |= {name for target in targets for name, _ in target.connections}
     written: dict[str, Any] = {"connections": with_shared(spec.connections, named)}
     if not isinstance(spec, ComparisonSpec):
         written["metrics"] = _metrics(spec, bound.of_runs)

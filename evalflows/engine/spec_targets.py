@@ -3,6 +3,7 @@
 import hashlib
 import inspect
 import json
+import operator
 from collections.abc import Mapping, Sequence
 from functools import reduce
 
@@ -12,9 +13,17 @@ from evalflows.specs.columns import answer_row
 from evalflows.specs.connections import ConnectionSpec, LocalConnection
 from evalflows.specs.errors import InputError
 from evalflows.specs.files import located
-from evalflows.specs.protocols import Complete
-from evalflows.specs.reference import load, name_of, parameters_of, parts_of, version_of
-from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
+from evalflows.specs.protocols import Completes, Post
+from evalflows.specs.reference import is_called, load, name_of, parameters_of, parts_of, version_of
+from evalflows.specs.target import (
+    ChatTarget,
+    ConversationTarget,
+    HttpTarget,
+    PythonTarget,
+    RecordedTarget,
+    TargetSpec,
+    asked,
+)
 from evalflows.store.file_formats import Numbered, read_rows
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.records import ExampleRow, Json, to_json
@@ -26,23 +35,34 @@ NOT_IN_VERSION = {"name", "function", "path", "version", "version_url", "version
 """Fields of a target that do not change its answers, or whose content counts instead."""
 
 
-def make_target(spec: TargetSpec, complete: Complete | None, examples: Sequence[ExampleRow], store: Store) -> Target:
+def make_target(spec: TargetSpec, completes: Completes, examples: Sequence[ExampleRow], store: Store) -> Target:
     """Return the target that a spec describes. Raise InputError if it cannot be used."""
     match spec:
         case ChatTarget():
-            if complete is None:
-                raise TypeError("a chat target needs complete")
-            return chat(spec, complete)
+            return chat(spec, completes(spec.connection))
         case PythonTarget():
-            fields = (frozenset(json.loads(example.inputs)) for example in examples)
-            in_all = reduce(frozenset.intersection, fields, next(fields, frozenset()))
-            return python(load(spec.function), in_all, spec.timeout_s)
+            return python(load(spec.function), fields_of_all(examples), spec.timeout_s)
+        case ConversationTarget():
+            from evalflows.engine.dialogue import conversation  # late: it loads judges
+
+            def posts(http_spec: HttpTarget) -> Post:
+                from evalflows.llm.post import poster  # late: only these targets need its HTTP client
+
+                return poster(http_spec)
+
+            return conversation(spec, completes, posts, fields_of_all(examples))
         case HttpTarget():
             from evalflows.llm.post import poster  # late: only these targets need its HTTP client
 
             return http(spec, poster(spec))
         case RecordedTarget():
             return recording_of(spec, store)
+
+
+def fields_of_all(examples: Sequence[ExampleRow]) -> frozenset[str]:
+    """Return the fields that the inputs of all examples have."""
+    fields = (frozenset(json.loads(example.inputs)) for example in examples)
+    return reduce(frozenset.intersection, fields, next(fields, frozenset()))
 
 
 def text_field(target: object) -> str | None:
@@ -87,27 +107,44 @@ def target_version(spec: TargetSpec, connections: Mapping[str, ConnectionSpec]) 
     settings = spec.model_dump_json(exclude=NOT_IN_VERSION)
     match spec:
         case PythonTarget():
-            return version_of(load(spec.function), spec.model_dump_json(exclude=NOT_IN_VERSION | {"timeout_s"}))
+            settings = spec.model_dump_json(exclude=NOT_IN_VERSION | {"timeout_s"})
+            return version_of(load(spec.function, is_called), settings)
         case HttpTarget():
             return version_of(http, settings)
         case RecordedTarget():
             return version_of(recorded, settings, _file_digest(spec.path) if spec.path else "")
         case ChatTarget():
             return version_of(chat, settings, served(spec.connection, connections, spec.model))
+        case ConversationTarget():
+            from evalflows.engine.dialogue import SIMULATED_USER_PROMPT, conversation  # late: it loads judges
+
+            settings = spec.model_dump_json(exclude={*NOT_IN_VERSION, "target"})
+            code = [version_of(load(reference)) for field, reference in spec.code if field != "target"]
+            models = [served(name, connections, model) for name, model in spec.connections]
+            inner = target_version(spec.target, connections)
+            return version_of(conversation, settings, SIMULATED_USER_PROMPT, inner, code, models)
 
 
 def target_code(spec: TargetSpec) -> Json | None:
     """Return a hash of each part of the user's code that a target runs; None for a target without code of the user."""
-    return to_json(parts_of(load(spec.function))) if isinstance(spec, PythonTarget) else None
+    return to_json(parts) if (parts := _parts_of(spec)) is not None else None
+
+
+def _parts_of(spec: TargetSpec) -> dict[str, str] | None:
+    if isinstance(spec, ConversationTarget):
+        parts = [parts_of(load(reference, is_called)) for _, reference in spec.code]
+        return reduce(operator.or_, parts) if parts else None
+    return parts_of(load(spec.function)) if isinstance(spec, PythonTarget) else None
 
 
 def said_version(spec: TargetSpec) -> str | None:
     """Return the version that the spec gives, or that an HTTP application says; None if neither does."""
-    if not isinstance(spec, HttpTarget):
+    inner = asked(spec)
+    if spec.version is not None or not isinstance(inner, HttpTarget):
         return spec.version
     from evalflows.llm.post import application_version
 
-    return application_version(spec)
+    return application_version(inner)
 
 
 def served(name: str | None, connections: Mapping[str, ConnectionSpec], model: str | None) -> list[str | None]:

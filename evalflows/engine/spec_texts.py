@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 
 from evalflows.engine.spec_evaluators import is_ours
 from evalflows.specs.comparison import ComparisonSpec
+from evalflows.specs.dialogue import PromptFile, SimulatedUser
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import FallbackSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.failure_modes import CLOSED_MODES, TaxonomySpec, load_taxonomy
 from evalflows.specs.files import load_text, located, make_spec
 from evalflows.specs.gate import GateSpec
-from evalflows.specs.target import ChatTarget, PromptFile
+from evalflows.specs.target import ChatTarget, ConversationTarget, TargetSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.specs.watch import WatchSpec
 
@@ -35,7 +36,7 @@ def fields_with_texts(spec: ExperimentSpec | ComparisonSpec | TraceEvaluationSpe
     if isinstance(spec, TraceEvaluationSpec):
         written["watch"] = [*_with_closed_modes_watched(spec.watch, spec.evaluators)]
     if isinstance(spec, ExperimentSpec):
-        written["targets"] = [_with_prompts(t) if isinstance(t, ChatTarget) else t for t in spec.targets]
+        written["targets"] = [_with_prompts(target) for target in spec.targets]
         written["gates"] = [_with_closed_modes(gate, spec.evaluators) for gate in spec.gates]
         written["summary_evaluators"] = [_judge_with_texts(judge) for judge in spec.summary_evaluators]
         if spec.compare is not None:
@@ -44,20 +45,33 @@ def fields_with_texts(spec: ExperimentSpec | ComparisonSpec | TraceEvaluationSpe
     return {**written, "evaluators": [_judge_with_texts(judge) for judge in spec.evaluators]}
 
 
-def _with_prompts(target: ChatTarget) -> ChatTarget:
+def _with_prompts(target: TargetSpec) -> TargetSpec:
     """Replace the files of a target's prompts by their texts. Raise InputError for a text that is the path of a file:
     sent as a prompt it would be no mistake that anybody sees."""
+    if isinstance(target, ConversationTarget):
+        user = target.user
+        if isinstance(user, SimulatedUser):
+            user = user.model_copy(update=_prompts(user, ("prompt",), f"target {target.name!r}: user"))
+        return target.model_copy(update={"target": _with_prompts(target.target), "user": user})
+    if not isinstance(target, ChatTarget):
+        return target
+    written = _prompts(target, ("system", "user", "messages"), f"target {target.name!r}")
+    if not written:
+        return target
+    return make_spec(ChatTarget, target.model_dump() | written, [], f"target {target.name!r}")
+
+
+def _prompts(holder: ChatTarget | SimulatedUser, names: Sequence[str], who: str) -> dict[str, Any]:
+    """Return the texts of the prompts that are files, by the field."""
     written: dict[str, Any] = {}
-    for name in ("system", "user", "messages"):
-        given, where = getattr(target, name), f"target {target.name!r}: {name}"
+    for name in names:
+        given, where = getattr(holder, name), f"{who}: {name}"
         if isinstance(given, PromptFile):
             text = _text_of(given.file, f"{where}: file {given.file!r}").rstrip("\n")
             written[name] = _conversation(text, f"{where}: {given.file}") if name == "messages" else text
         elif isinstance(given, str) and _is_path(given):
             raise InputError(f"{where}: got the path of a file as the text, wanted {{file: {given}}}")
-    if not written:
-        return target
-    return make_spec(ChatTarget, target.model_dump() | written, [], f"target {target.name!r}")
+    return written
 
 
 def _conversation(text: str, where: str) -> Any:

@@ -258,6 +258,7 @@ class Recorder:
 
     keep: Callable[[CallRow], None]  # writes a row to disk
     note: Callable[[CallRow], None] | None = None  # notes on disk that a call is sent, with the row if it stays so
+    drop: Callable[[CallRow], None] | None = None  # forgets that a call was sent: its answer is kept elsewhere
     check: Callable[[], None] | None = None  # raises StorageError if rows cannot be written: before each call
     experiment_id: str | None = None
     subject_id: str | None = None

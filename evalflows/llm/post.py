@@ -7,7 +7,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -50,14 +50,14 @@ def poster(spec: HttpTarget) -> Post:
 
     who = f"target {spec.name!r} ({spec.url})"
 
-    async def attempt(body: Any) -> Posted:
+    async def attempt(body: Any, added: Mapping[str, str]) -> Posted:
         async with limiter.turn():
             started, opening = time.perf_counter(), Opening(door)
             if recorder := current():
                 recorder.check_can_keep() if recorder.request is None else recorder.begin(recorder.request)
             try:
                 async with asyncio.timeout(spec.timeout_s):
-                    response = await _post(client, spec.url, headers, body, opening)
+                    response = await _post(client, spec.url, {**headers, **added}, body, opening)
                     latency = time.perf_counter() - started - opening.seconds
                 version = response.headers.get(spec.version_header) if spec.version_header else None
                 content = _content(response, spec.content_types)
@@ -68,12 +68,12 @@ def poster(spec: HttpTarget) -> Post:
             except CallError as error:
                 raise _redacted(secrets, error) from None
 
-    async def post(body: Any) -> Posted:
+    async def post(body: Any, headers: Mapping[str, str] = {}) -> Posted:
         attempts, cost_is_unknown = Attempts(spec.attempts, who, spec.max_wait_s), False
         while True:
             async with attempts:
                 try:
-                    posted = await attempt(body)
+                    posted = await attempt(body, headers)
                 except CallError as error:
                     cost_is_unknown = error.cost_is_unknown = cost_is_unknown or error.cost_is_unknown
                     raise

@@ -10,6 +10,7 @@ from evalflows.reports.decisions import Decision, rule_texts
 from evalflows.reports.slices import examples_command, where_lines
 from evalflows.specs.metric_names import LATENCY, MIN_EXAMPLES, base_metric, metric_of
 from evalflows.store.final_examples import copies_of, copies_text
+from evalflows.store.queries.invalid_trials import invalid_trials
 from evalflows.store.queries.looks import final_ids, look_of, looks_until, unkept_looks
 from evalflows.store.records import EXCLUDED, controls_batch, from_json, uncommitted_id
 from evalflows.store.rule_outcomes import RuleOutcome
@@ -94,6 +95,7 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
     yield from _of_judges(store, metrics, judges, candidate.run_group)
     yield from _of_stepped(store, decision, metrics)
     yield from _of_versions(decision, experiments)
+    yield from (side.text for side in invalid_trials(store, [side for side in sides if side]))
     yield from _of_looks(store, decision, experiments)
     if decision.baseline_experiment_id is None and candidate.state != "completed":  # else it is among the differences
         yield f"the candidate is {candidate.state}{f': {candidate.reason}' if candidate.reason else ''}"

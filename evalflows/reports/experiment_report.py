@@ -14,6 +14,7 @@ from evalflows.reports.slices import field_lines, slice_means
 from evalflows.reports.worst import Worst, is_higher_better, worst_of
 from evalflows.specs.metric_names import MEASURES, is_pass_k
 from evalflows.store.final_examples import COPIES_KEPT, Copy, copies_text, read_copies
+from evalflows.store.queries.invalid_trials import InvalidTrials, invalid_trials
 from evalflows.store.queries.looks import final_ids
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.queries.progress import spooled_if_unfinished
@@ -237,6 +238,7 @@ class ExperimentsReport:
     stepped: Sequence[Stepped]  # fallbacks and earlier tiers that judged more than a few
     types_apart: Sequence[TypesApart]
     thinking: Sequence[ThinkingAnswers]
+    invalid: Sequence[InvalidTrials]
     copies: Sequence[Sequence[Copy]]  # examples that resemble final ones, by snapshot
     hides_final: bool  # whether there are final examples, which are not among the worst
     unpriced: Sequence[UnpricedCalls]
@@ -290,6 +292,7 @@ class ExperimentsReport:
     def _of_experiments(self) -> Iterator[Remark]:
         yield from (Remark("types", apart.text) for apart in self.types_apart)
         yield from (Remark("thinking", thinking.text) for thinking in self.thinking)
+        yield from (Remark("invalid", invalid.text) for invalid in self.invalid)
         yield from (
             Remark("copies", copies_text(copies), copies_text(copies, with_ids=False)) for copies in self.copies
         )
@@ -334,6 +337,7 @@ def experiments_report(
         stepped=stepped_in(store, specs_with_steps(store, ids)),
         types_apart=_types_apart(store, results),
         thinking=records_of(ThinkingAnswers, thinking),
+        invalid=invalid_trials(store, ids),
         copies=read_copies(copies),
         hides_final=bool(hidden),
         unpriced=records_of(UnpricedCalls, unpriced),

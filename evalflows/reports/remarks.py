@@ -12,8 +12,8 @@ from evalflows.store.records import EXCLUDED
 Severity = Literal["bad", "warning", "note"]
 
 RemarkKind = Literal[
-    "budget", "missing", "undecided", "controls", "people", "types", "thinking", "copies", "stepped", "failure",
-    "estimated", "not_applicable", "no_range", "few", "rare", "family", "connection", "validated", "tried",
+    "budget", "missing", "undecided", "controls", "people", "types", "thinking", "invalid", "copies", "stepped",
+    "failure", "estimated", "not_applicable", "no_range", "few", "rare", "family", "connection", "validated", "tried",
 ]  # fmt: skip
 
 SEVERITIES: dict[RemarkKind, Severity] = {
@@ -24,6 +24,7 @@ SEVERITIES: dict[RemarkKind, Severity] = {
     "people": "warning",  # a judge that people's labels reject
     "types": "warning",  # text compared with numbers
     "thinking": "warning",  # it is part of answers
+    "invalid": "warning",
     "copies": "warning",  # examples that resemble final ones
     "stepped": "warning",  # a fallback or an earlier tier judged
     "failure": "warning",  # an error of a target or an evaluator

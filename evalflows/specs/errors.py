@@ -27,6 +27,11 @@ ErrorKind = Literal[
     "too_slow",  # the user's own code exceeded its timeout
     "bad_return",  # the user's own code returned an invalid value
     "no_output",  # nothing to judge, because the target failed
+    "agent_failed",  # in a conversation, the target raised, or answered nothing
+    "user_failed",  # in a conversation, the user could not go on
+    "world_failed",  # a world could not be built, or has a state that is no JSON
+    "too_many_turns",  # a conversation did not end, or a turn took too many steps
+    "invalid_trial",  # a simulated user did not keep to its goal, twice: no fault of the target
     "stopped",  # not attempted: a service was down, or a person cancelled the run
     "over_budget",  # not attempted: the budget or the maximum number of calls was used up
     "unpriced",  # not attempted: the price is unknown, so no budget could be held

@@ -151,6 +151,13 @@ class GateSpec(BaseModel, extra="forbid", frozen=True):
     min_examples: int = Field(
         MIN_EXAMPLES, ge=2, description="Minimum number of examples (or of clusters, if there are any) for a decision"
     )
+    invalid_at_most: float = Field(
+        0.1,
+        ge=0,
+        le=1,
+        description="The share of a side's trials of conversations that may be invalid, since the simulated user did "
+        "not keep to its goal; with more there is no decision",
+    )
     recalibrate: RecalibrationSpec | None = Field(
         None,
         description="Recalibration if the baseline was scored by another judge: score a sample of it again and correct "

@@ -1,6 +1,6 @@
 """Protocols of the callables that evaluators and targets get: `complete`, `embed` and `post`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -48,6 +48,10 @@ class Complete(Protocol):
         ...
 
 
+Completes = Callable[[str], Complete]
+"""Returns `complete` for the name of a connection."""
+
+
 class Embed(Protocol):
     """Embed texts."""
 
@@ -70,6 +74,6 @@ class Posted:
 class Post(Protocol):
     """Post JSON to an application behind HTTP."""
 
-    async def __call__(self, body: Any) -> Posted:
-        """Return the response. Raise CallError if all attempts failed."""
+    async def __call__(self, body: Any, headers: Mapping[str, str] = ...) -> Posted:
+        """Return the response; `headers` are sent besides the target's. Raise CallError if all attempts failed."""
         ...

@@ -74,6 +74,11 @@ def load(reference: str, fits: Callable[[object], bool] = callable) -> Any:
     return loaded
 
 
+def is_called(found: object) -> bool:
+    """Return whether a target can be an object: a callable, or one that is invoked, such as a graph of LangGraph's."""
+    return callable(found) or hasattr(found, "ainvoke")
+
+
 def refer(function: Callable[..., Any]) -> str:
     """Return a reference that `load` resolves to this callable: `module:name` if importable, else `live:…`."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)

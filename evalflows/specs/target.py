@@ -7,17 +7,33 @@ from pydantic import BaseModel, Field, model_validator
 
 from evalflows.specs.addresses import check_address, check_headers
 from evalflows.specs.columns import AnswerColumns
+from evalflows.specs.dialogue import (
+    MOST_TRIALS,
+    STATE,
+    FaultSpec,
+    Place,
+    PromptFile,
+    PythonUser,
+    ScriptedUser,
+    SimulatedUser,
+    UserCheck,
+    UserSpec,
+)
 
 
 class _Target(BaseModel, extra="forbid", frozen=True):
     name: str = Field("target", description="The name of this variant in results", min_length=1)
     version: str | None = Field(None, description="Its version, such as v7 or a git tag; tells runs of one name apart")
 
+    @property
+    def connections(self) -> list[tuple[str, str | None]]:
+        """The connections whose models it calls, each with the model that it names."""
+        return []
 
-class PromptFile(BaseModel, extra="forbid", frozen=True):
-    """A prompt in a file of its own. Its text is part of the target's version."""
-
-    file: str = Field(description="The path of the file, relative to the working folder", min_length=1)
+    @property
+    def code(self) -> list[tuple[str, str]]:
+        """References to the user's own code, each after the field that has it."""
+        return []
 
 
 class ChatTarget(_Target):
@@ -72,6 +88,10 @@ class ChatTarget(_Target):
         return self
 
     @property
+    def connections(self) -> list[tuple[str, str | None]]:
+        return [(self.connection, self.model)]
+
+    @property
     def templates(self) -> dict[str, str]:
         """The texts whose {field} are filled, by where they stand. Raise TypeError for a file that was not read."""
         parts: dict[str, Any] = {"system": self.system, "user": self.user}
@@ -104,6 +124,10 @@ class PythonTarget(_Target):
     timeout_s: float | None = Field(
         None, gt=0, description="The maximum seconds for one answer, with its model calls; a longer one fails"
     )
+
+    @property
+    def code(self) -> list[tuple[str, str]]:
+        return [("target", self.function)]
 
 
 class HttpTarget(_Target):
@@ -185,4 +209,122 @@ class RecordedTarget(_Target):
         return self
 
 
-TargetSpec = Annotated[ChatTarget | PythonTarget | HttpTarget | RecordedTarget, Field(discriminator="kind")]
+class ConversationTarget(_Target):
+    """A conversation between another target and a user, turn by turn, in a world that tools change."""
+
+    kind: Literal["conversation"]
+    target: Annotated[ChatTarget | PythonTarget | HttpTarget, Field(discriminator="kind")] = Field(
+        description="Who answers the user: a chat target with a system message, a function or an application"
+    )
+    user: UserSpec = Field(default_factory=lambda: ScriptedUser(kind="scripted"), description="Who the user is")
+    user_check: UserCheck | None = Field(
+        None,
+        description="Judge whether the user kept to its goal. A trial in which it did not is made once more, and then "
+        "counts as missing",
+    )
+    max_turns: int = Field(
+        10, ge=1, le=200, description="Maximum number of the target's turns; a scripted user ends with its script"
+    )
+    on_max_turns: Literal["end", "fail"] = Field(
+        "end", description="Whether a conversation that is not over then is judged as it is, or fails"
+    )
+    max_steps: int = Field(20, ge=1, description="Maximum number of a chat target's model calls in one turn")
+    stop: str | None = Field(
+        None,
+        description='A function "module:name" of the messages, and of the world\'s state if it asks for `state`, that '
+        "returns whether the conversation is over after a turn of the target",
+    )
+    stop_at: str | None = Field(
+        None, description="The path of a value in the target's answer, such as done, that ends it if it is true"
+    )
+    session: Place | None = Field(
+        None,
+        description="header:NAME or field:NAME in which an application gets the id of the conversation; it is then "
+        "sent only the newest messages. Default: it is sent all messages",
+    )
+    reset: str | None = Field(
+        None, description='What is called before each trial: a URL to post {"session": id} to, or "module:name"'
+    )
+    world: str | None = Field(
+        None,
+        description='A class "module:Class" whose methods are the tools. It is built for each trial from `state`',
+    )
+    state: str | None = Field(
+        None, description="The path of the state in the example; default: inputs.state or metadata.state"
+    )
+    world_at: Place | None = Field(
+        None, description="header:NAME or field:NAME in which an application gets the address of the tools (MCP)"
+    )
+    faults: dict[str, FaultSpec] = Field(default_factory=dict, description="Faults of the world's tools, by name")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _target_has_the_name(cls, given: Any) -> Any:
+        inner = given.get("target") if isinstance(given, dict) else None
+        return {**given, "target": {"name": given.get("name", "target"), **inner}} if isinstance(inner, dict) else given
+
+    @model_validator(mode="after")
+    def _fits(self) -> "ConversationTarget":
+        inner = self.target
+        if isinstance(inner, ChatTarget):
+            own = [
+                name for name in ("messages", "user", "tools", "response_schema") if getattr(inner, name) is not None
+            ]
+            if own:
+                raise ValueError(
+                    f"target: got {own[0]}, wanted a chat target with a system message: the user speaks, "
+                    "and a world has the tools"
+                )
+        if self.session is not None and not isinstance(inner, HttpTarget):
+            raise ValueError("session: wanted only with an HTTP target; a function asks for `session`")
+        if self.world is None and (self.faults or self.world_at or self.state):
+            got = "faults" if self.faults else "world_at" if self.world_at else STATE
+            raise ValueError(f"{got}: wanted only with a world")
+        if self.world is not None and isinstance(inner, HttpTarget) and self.world_at is None:
+            raise ValueError("world_at: an application needs header:NAME or field:NAME for the address of the tools")
+        if self.user_check is not None and isinstance(self.user, ScriptedUser):
+            raise ValueError("user_check: wanted a simulated user or a function; a script keeps to itself")
+        return self
+
+    @property
+    def connections(self) -> list[tuple[str, str | None]]:
+        others = [part for part in (self.user, self.user_check) if isinstance(part, SimulatedUser | UserCheck)]
+        return [*self.target.connections, *((part.connection, part.model) for part in others)]
+
+    @property
+    def callers(self) -> list[tuple[str, int]]:
+        """Who calls each of the connections, and how often at most: once a turn in each trial."""
+        trials = 1 if self.user_check is None else MOST_TRIALS
+        found = [("target", trials * self.max_turns)] if self.target.connections else []
+        found += [("user", trials * self.max_turns)] if isinstance(self.user, SimulatedUser) else []
+        return found if self.user_check is None else [*found, ("user_check", trials)]
+
+    @property
+    def code(self) -> list[tuple[str, str]]:
+        named = {
+            "user": self.user.function if isinstance(self.user, PythonUser) else None,
+            "stop": self.stop,
+            "world": self.world,
+            "reset": None if self.reset is None or is_address(self.reset) else self.reset,
+        }
+        return [*self.target.code, *((field, reference) for field, reference in named.items() if reference is not None)]
+
+    @model_validator(mode="after")
+    def _no_secret_is_written_down(self) -> "ConversationTarget":
+        if self.reset is not None and is_address(self.reset):
+            check_address(self.reset, "reset")
+        return self
+
+
+def asked(spec: "TargetSpec") -> "TargetSpec":
+    """Return the target that answers: of a conversation the one that the user talks to, else the target itself."""
+    return spec.target if isinstance(spec, ConversationTarget) else spec
+
+
+def is_address(reset: str) -> bool:
+    return reset.startswith(("http://", "https://"))
+
+
+TargetSpec = Annotated[
+    ChatTarget | PythonTarget | HttpTarget | RecordedTarget | ConversationTarget, Field(discriminator="kind")
+]

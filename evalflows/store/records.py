@@ -59,6 +59,7 @@ ReasonCode = Literal[
     # a gate's rule could not be evaluated
     "no_baseline",
     "approved_by_others",  # than the gate wants, or not signed
+    "invalid_trials",  # more simulated users than the gate allows did not keep to their goal
     "candidate_is_baseline",
     "not_comparable",
     "not_side_by_side",  # of a latency: the answers were not made in the same rounds
@@ -579,7 +580,7 @@ class CallRow:
 
     call_id: str
     call_key: str
-    kind: Literal["chat", "embedding", "application"] = "chat"
+    kind: Literal["chat", "embedding", "application", "turn"] = "chat"  # turn: of a function in a conversation
     experiment_id: str | None = None  # the experiment that paid
     subject_id: str | None = None  # the run or comparison that it was made for
     evaluator: str | None = None  # None if the target made the call

@@ -10,9 +10,10 @@ from evalflows.evaluators.judges.instruction_following import instruction_follow
 from evalflows.evaluators.judges.refusal import refusal
 from evalflows.evaluators.judges.rubric import rubric
 from evalflows.evaluators.judges.toxicity import toxicity
+from evalflows.evaluators.judges.user_kept_to_goal import user_kept_to_goal
 from evalflows.evaluators.principles import CRITERIA
 
 __all__ = [
     "CRITERIA", "answer_relevance", "context_precision", "context_recall", "correctness", "criteria", "faithfulness",
-    "instruction_following", "refusal", "rubric", "toxicity",
+    "instruction_following", "refusal", "rubric", "toxicity", "user_kept_to_goal",
 ]  # fmt: skip

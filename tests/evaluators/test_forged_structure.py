@@ -85,7 +85,7 @@ def runs(draw: Any, shape: str) -> Run:
         "inputs": {"question": text(), "context": [text(), text()]},
         "outputs": outputs[shape](),
         "reference_outputs": {"answer": text()},
-        "metadata": {"note": text()},
+        "metadata": {"note": text(), "goal": text(), "facts": [text(), text()]},
         "second": {"answer": text()},
         "steps": [tool, tool | {"outputs": text()}],
     }

@@ -16,6 +16,7 @@ from evalflows.store.file_systems import readable_paths
 from evalflows.store.files import count_rows
 from evalflows.store.layout import files
 from evalflows.store.packs import files_of
+from evalflows.store.queries.spending import PAID_CALL
 from evalflows.store.schemas import TABLES
 from evalflows.store.spool import spool_folder
 from evalflows.store.sql import ask
@@ -188,7 +189,7 @@ select evaluator,
        coalesce(sum(calls_cached), 0), {_sums("calls is null")}
 from source.judgements where experiment_id = $1 group by 1 order by 1
 """
-_CALLS = f"select {_sums('true', '1')} from source.calls where experiment_id = $1"
+_CALLS = f"select {_sums('true', '1')} from source.calls where {PAID_CALL} and experiment_id = $1"
 
 
 def calls_of_group(store: Store, run_group: str) -> int | None:

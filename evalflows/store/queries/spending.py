@@ -20,6 +20,9 @@ class Paid(NamedTuple):
     unknown: int
 
 
+PAID_CALL = "kind <> 'turn'"
+"""SQL: whether a row of calls is one that somebody pays; a function's turn is kept so that it is made once."""
+
 _PAID = """count(*), coalesce(sum(coalesce(cost_usd, estimated_usd)), 0),
            coalesce(sum(estimated_usd) filter (cost_usd is null), 0),
            count(*) filter (coalesce(cost_usd, estimated_usd) is null)"""
@@ -27,13 +30,13 @@ _PAID = """count(*), coalesce(sum(coalesce(cost_usd, estimated_usd)), 0),
 
 def paid(store: Store, comparison_id: str) -> Paid:
     """Return what a comparison has paid."""
-    query = f"select {_PAID} from source.calls where experiment_id = ?"
+    query = f"select {_PAID} from source.calls where {PAID_CALL} and experiment_id = ?"
     return Paid(*store.query(query, [comparison_id])[0])
 
 
 def spent_since(store: Store, beginning: str, since: datetime) -> Paid:
     """Return what owners whose ids begin so have paid since then."""
-    query = f"select {_PAID} from source.calls where starts_with(experiment_id, ?) and recorded_at >= ?"
+    query = f"select {_PAID} from source.calls where {PAID_CALL} and starts_with(experiment_id, ?) and recorded_at >= ?"
     return Paid(*store.query(query, [beginning, since])[0])
 
 
@@ -46,7 +49,7 @@ def spent_by_group(store: Store, run_group: str) -> Paid:
     query = f"""with of_group as (select experiment_id, target_kind from source.experiments where run_group = ?)
                 select {_PAID} from (
                     select cost_usd, estimated_usd from source.calls
-                    where experiment_id in (select experiment_id from of_group)
+                    where {PAID_CALL} and experiment_id in (select experiment_id from of_group)
                     union all
                     select cost_usd, max(cost_usd) over (partition by experiment_id) from source.outputs
                     where status = 'ok'
@@ -59,13 +62,14 @@ def costs_of_part(store: Store, owner: str, part: str) -> dict[str, float | None
 
     What was sealed before the owner was reopened belongs to no part and is not counted.
     """
-    return {row["call_id"]: row["cost_usd"] for row in _rows(store, "calls", owner, part, ["call_id", "cost_usd"])}
+    rows = _rows(store, "calls", owner, part, ["call_id", "kind", "cost_usd"])
+    return {row["call_id"]: row["cost_usd"] for row in rows if row["kind"] != "turn"}
 
 
 def spent_on_part(store: Store, owner: str, part: str) -> Paid:
     """Return what one part has paid for model calls, and for answers of an HTTP application, one call each."""
-    rows = _rows(store, "calls", owner, part, ["call_id", "cost_usd", "estimated_usd"])
-    calls = {row["call_id"]: (row["cost_usd"], row["estimated_usd"]) for row in rows}
+    rows = _rows(store, "calls", owner, part, ["call_id", "kind", "cost_usd", "estimated_usd"])
+    calls = {row["call_id"]: (row["cost_usd"], row["estimated_usd"]) for row in rows if row["kind"] != "turn"}
     answers: dict[str, float | None] = {}
     experiment: list[ExperimentRow] = store.read("experiments", owner)
     if experiment and experiment[0].target_kind == "http":

@@ -24,6 +24,7 @@ from evalflows.reports.example_detail import ExampleDetail, RunDetail, example_d
 from evalflows.reports.experiment_report import overviews_of
 from evalflows.reports.kept_comparisons import KeptComparison
 from evalflows.reports.names import names_apart
+from evalflows.reports.partings import partings_of
 from evalflows.reports.past_values import PastValue, past_values
 from evalflows.reports.picture import Card, card_of_results
 from evalflows.reports.remarks import verdict_sentences
@@ -672,6 +673,7 @@ def _reading(site: Site, wanted: Wanted, example: str, *, is_whole: bool) -> Mar
         changes=grouped((change.candidate_experiment_id, change) for change in changes),
         words=answers_in_words(detail.runs, asked.baseline) if asked.words else {},
         steps={run.run_id: steps_of(run.steps) for run in detail.runs},
+        partings=partings_of(detail.runs, asked.baseline),
         past=past,
     )
 

@@ -268,9 +268,9 @@ def versioned(name: str) -> str:
 
 
 @pass_context
-def _content(context: Context, content: str, most: int) -> Markup:
+def _content(context: Context, content: str, most: int, n_alike: int = 0) -> Markup:
     site: Site = context["site"]
-    return rendered(content, most, is_raw=site.is_raw, has_links=site.links.page() is not None)
+    return rendered(content, most, is_raw=site.is_raw, has_links=site.links.page() is not None, n_alike=n_alike)
 
 
 @pass_context

@@ -6,9 +6,11 @@ itself, an image comes from the store, and control characters are shown as escap
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from itertools import groupby
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -40,12 +42,13 @@ _NEITHER_CODE_NOR_HEADING = ("code", "lheading", "html_block", "html_inline")
 """Rules of Markdown by which plain text would be misread: indented lines, lines above dashes."""
 
 
-def rendered(content: str, most: int, *, is_raw: bool = False, has_links: bool = True) -> Markup:
+def rendered(content: str, most: int, *, is_raw: bool = False, has_links: bool = True, n_alike: int = 0) -> Markup:
     """Return JSON as HTML, at most `most` characters of each text.
 
     If it `is_raw`, texts are shown as they are, and JSON as its text. Unless it `has_links`, addresses are only named.
+    Of a chat, the first `n_alike` messages are folded: what it is compared with has them too.
     """
-    reader = _Reader(most, is_raw, has_links)
+    reader = _Reader(most, is_raw, has_links, n_alike)
     try:
         return reader.fields(json.loads(content))
     except RecursionError:  # nested deeper than anybody reads
@@ -60,8 +63,8 @@ def markdown(text: str, most: int, *, is_raw: bool = False, has_links: bool = Tr
 class _Reader:
     """Renders one content."""
 
-    def __init__(self, most: int, is_raw: bool, has_links: bool) -> None:
-        self._most, self._is_raw, self._has_links = most, is_raw, has_links
+    def __init__(self, most: int, is_raw: bool, has_links: bool, n_alike: int = 0) -> None:
+        self._most, self._is_raw, self._has_links, self._n_alike = most, is_raw, has_links, n_alike
 
     def fields(self, value: Any) -> Markup:
         """Render the fields of an object with their names; a single field, or another value, without."""
@@ -85,7 +88,10 @@ class _Reader:
             return self.plain(json_text(value))
         whole = json_text(value, indent=1)
         if (_is_message(value) or _is_chat(value)) and len(whole) <= MOST_CHAT:
-            return _tag("div", _join(map(self._message, value if isinstance(value, list) else [value])), "chat")
+            return self._chat(value if isinstance(value, list) else [value])
+        if _are_invalid(value):
+            said = (f"invalid trial: {trial['verdict']} ({trial.get('comment') or 'no reason'})" for trial in value)
+            return _join(_tag("div", _tag("span", escape(escaped(line)), "badge open")) for line in said)
         return self._tree(value, 0) if len(whole) <= self._most else self.plain(whole)
 
     def text(self, text: str) -> Markup:
@@ -105,6 +111,19 @@ class _Reader:
     def _rest(self, text: str) -> Markup:
         left_out = len(text) - self._most
         return _tag("span", f" … {left_out:,} more characters", "quiet") if left_out > 0 else Markup("")
+
+    def _chat(self, messages: Sequence[Mapping[str, Any]]) -> Markup:
+        """Render messages as bubbles; those of tools between two texts are folded together, and what is alike too."""
+        n_alike = self._n_alike if self._n_alike > 1 else 0
+        parts = [self._folded(f"{n_alike} messages alike", messages[:n_alike])] if n_alike else []
+        for is_work, some in groupby(messages[n_alike:], _is_work):
+            run = [*some]
+            parts.append(self._folded(_work(run), run) if is_work and len(run) > 1 else _join(map(self._message, run)))
+        return _tag("div", _join(parts), "chat")
+
+    def _folded(self, summary: str, messages: Sequence[Mapping[str, Any]]) -> Markup:
+        said = _tag("summary", escape(escaped(summary)), "quiet small")
+        return _tag("details", said + _join(map(self._message, messages)), "folded")
 
     def _message(self, message: Mapping[str, Any]) -> Markup:
         role, content = str(message["role"]), message.get("content")
@@ -164,6 +183,29 @@ def _is_message(value: Any) -> bool:
 
 def _is_chat(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(_is_message, value))
+
+
+def _is_work(message: Mapping[str, Any]) -> bool:
+    """Return whether a message only calls tools, or is a tool's result."""
+    return message["role"] == "tool" or bool(message.get("tool_calls") and not message.get("content"))
+
+
+def _work(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return which tools were called, and how many of the calls failed."""
+    calls = [call for message in messages for call in message.get("tool_calls") or () if isinstance(call, dict)]
+    names = Counter(str((call.get("function") or call).get("name")) for call in calls)
+    failed = sum(str(message.get("content")).startswith("error:") for message in messages if message["role"] == "tool")
+    called = ", ".join(f"{name} ({number})" if number > 1 else name for name, number in names.items()) or "tools"
+    return f"{called}: {failed} failed" if failed else called
+
+
+def _are_invalid(value: Any) -> bool:
+    """Return whether a value is what a conversation keeps of trials that did not count."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(isinstance(trial, dict) and {*trial} == {"verdict", "comment"} for trial in value)
+    )
 
 
 def _call_of(value: Any) -> str | None:

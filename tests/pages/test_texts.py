@@ -53,6 +53,16 @@ def test_chats_calls_json_and_images_are_shown_as_such() -> None:
     assert re.findall(r'class="bubble (\w+)"', html) == ["user", "assistant", "tool"]
     assert f'src="{PIXEL}"' in html and "find(user=&#34;a&#34;, n=2)" in html
     assert re.search(r'class="field">found</span> <span class="text" dir="auto">true<', html), "JSON in a text"
+    folded = shown({"messages": [*messages, messages[0]]}, n_alike=1)
+    assert "<summary" in folded and ">find<" in folded and "alike" not in folded, "a message is no beginning"
+    alike = shown({"messages": [*messages, *messages]}, n_alike=3)
+    assert ">3 messages alike<" in alike and alike.count('class="bubble') == 6
+    failed = [messages[1], messages[2] | {"content": "error: no"}]
+    assert ">find: 1 failed<" in shown(
+        {"messages": failed, "invalid_trials": [{"verdict": "gave_up", "comment": "<b>"}]}
+    )
+    invalid = shown({"messages": [], "invalid_trials": [{"verdict": "gave_up", "comment": "<b>"}]})
+    assert "invalid trial: gave_up (&lt;b&gt;)" in invalid
     tree = shown({"a": {"b": "x" * 300}, "c": [1], "d": None, "pic": {"mime_type": "image/png", "data": "AAAA"}})
     assert '"data:image/png;base64,AAAA"' in tree
     assert "<details><summary>" in shown({"n": 1, "a": {"b": {"c": "x" * 300}}})

@@ -3,7 +3,7 @@
 COMMANDS = {
     "Run": {
         "run": ("run:run", "Run the experiment of a SPEC file."),
-        "try": ("trying:try_prompt", "Try a prompt in place of an experiment's own."),
+        "try": ("trying:try_out", "Try a prompt on an experiment, or an agent on one example."),
         "resume": ("run:resume", "Resume an interrupted experiment or comparison."),
         "plan": ("plan:plan", "Estimate the cost and the examples that a SPEC needs."),
     },

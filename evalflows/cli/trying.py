@@ -1,18 +1,28 @@
-"""Try a prompt: run it in place of an experiment's own, and compare the two."""
+"""Try a prompt in place of an experiment's own, and compare the two; try an agent on one example, turn by turn."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from evalflows.cli.diff import print_brief
-from evalflows.cli.late_commands import FORMAT, VERBOSE_RUN, one_line_errors, print_json, stdout_for
-from evalflows.cli.output import console
-from evalflows.cli.running import prepare_runs
+from evalflows.cli.late_commands import CHANGES, FORMAT, VERBOSE_RUN, one_line_errors, print_json, stdout_for
+from evalflows.cli.output import console, echo
+from evalflows.cli.running import find_modules_here, prepare_runs
 from evalflows.cli.sections import IN_BRIEF_SHOWN
 from evalflows.cli.show import links_here, print_next
 from evalflows.specs import hints
-from evalflows.specs.errors import IncompleteError, InputError, NotFoundError
+from evalflows.specs.errors import (
+    NOT_ATTEMPTED,
+    UNREACHABLE,
+    CallError,
+    IncompleteError,
+    InputError,
+    NotFoundError,
+)
+from evalflows.specs.escaping import json_text, one_line
+from evalflows.specs.protocols import Message
 from evalflows.store.queries.approvals import approved
 from evalflows.store.queries.looks import look_of, newest_without_look
 from evalflows.store.queries.lookup import find_experiments
@@ -25,40 +35,110 @@ if TYPE_CHECKING:
 
 
 @click.command("try")
-@click.argument("prompt", metavar="PROMPT_FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("tried", metavar="PROMPT_FILE|EXAMPLE")
 @click.option(
-    "--against", metavar="EXPERIMENT", required=True, help="The experiment to change, or the name of a baseline."
+    "--against", metavar="EXPERIMENT", help="Try a prompt: the experiment to change, or the name of a baseline."
 )
 @click.option(
     "--field",
     type=click.Choice(["system", "user"]),
     help="Which prompt of the chat target the file replaces. Default: the system prompt, unless it has only the other.",
 )
+@click.option("--spec", metavar="SPEC", help="Try an example: the spec, with a target of kind conversation.")
+@CHANGES
+@click.option("--target", metavar="NAME", help="The target to talk to, if the spec has several.")
+@click.option("--user", type=click.Choice(["me"]), help="me: you are the user. An empty line ends the conversation.")
 @FORMAT
 @VERBOSE_RUN
-def try_prompt(prompt: Path, against: str, field: str | None, form: str, verbose: bool) -> None:
-    """Run an experiment again with another prompt, from PROMPT_FILE, and show what changed.
+def try_out(
+    tried: str,
+    against: str | None,
+    field: str | None,
+    spec: str | None,
+    changes: tuple[str, ...],
+    target: str | None,
+    user: str | None,
+    form: str,
+    verbose: bool,
+) -> None:
+    """Try a prompt on an experiment's examples, or an agent on one example.
 
-    Everything else is as in the experiment: examples, model, parameters and evaluators; calls that are alike are
-    reused. Then follow the difference, the slices that depart from it, and the examples that got worse. No gate
-    decides.
+    With --against, run the experiment again with the prompt in PROMPT_FILE, and show what changed. Everything else is
+    as in the experiment: examples, model, parameters and evaluators; calls that are alike are reused. Then follow the
+    difference, the slices that depart from it, and the examples that got worse. No gate decides.
+
+    With --spec, hold the conversation of EXAMPLE in this terminal, turn by turn, with the spec's user or with you. Only
+    the paid calls are stored.
     """
     with one_line_errors(verbose):
-        store = existing_store()
-        (row,) = store.read("experiments", _experiment(store, against))
-        incomplete = None
-        with stdout_for(form), prepare_runs(verbose) as watch:
-            from evalflows import run
+        if (against is None) == (spec is None):
+            raise InputError(
+                f"try: got {'both' if spec else 'neither'}, wanted --against (a prompt) or --spec (an example)"
+            )
+        if spec is not None:
+            _play(tried, spec, changes, target, user, form)
+        else:
+            _try_prompt(Path(tried), str(against), field, form, verbose)
 
-            try:
-                (identity,) = run(_changed(row, prompt, field), None, watch)
-            except IncompleteError as error:
-                if not error.experiments:
-                    raise
-                (identity,), incomplete = error.experiments, error
-        _print(store, row.experiment_id, identity, form)
-        if incomplete is not None:
-            raise incomplete
+
+def _try_prompt(prompt: Path, against: str, field: str | None, form: str, verbose: bool) -> None:
+    store = existing_store()
+    (row,) = store.read("experiments", _experiment(store, against))
+    incomplete = None
+    with stdout_for(form), prepare_runs(verbose) as watch:
+        from evalflows import run
+
+        try:
+            (identity,) = run(_changed(row, prompt, field), None, watch)
+        except IncompleteError as error:
+            if not error.experiments:
+                raise
+            (identity,), incomplete = error.experiments, error
+    _print(store, row.experiment_id, identity, form)
+    if incomplete is not None:
+        raise incomplete
+
+
+def _play(example: str, path: str, changes: Sequence[str], target: str | None, user: str | None, form: str) -> None:
+    from evalflows.api.playing import play
+    from evalflows.specs.experiment import load_experiment
+
+    find_modules_here()
+
+    def tell(message: Message) -> None:
+        if form == "table" and not (user == "me" and message["role"] == "user"):
+            echo("\n".join(_said(message)))
+
+    try:
+        played = play(load_experiment(path, changes), example, target, tell, _ask if user == "me" else None)
+    except CallError as error:
+        failed = IncompleteError if error.kind in UNREACHABLE | NOT_ATTEMPTED else InputError
+        raise failed(f"example {example!r}: {error.kind}: {error}") from error
+    if form == "json":
+        print_json({**played.outputs, "changes": played.changes, "cost_usd": played.spent.cost_usd})
+        return
+    echo(f"ended: {played.outputs['ended']}; {played.spent.calls or 0} model calls")
+    for line in played.changes:
+        echo(f"  {line}")
+
+
+def _said(message: Message) -> list[str]:
+    """Return a message in lines: who says it, and what; calls of tools and their results indented."""
+    content, role = message.get("content"), str(message["role"])
+    text = content if isinstance(content, str) else "" if content is None else json_text(content)
+    if role == "tool":
+        return [f"    {one_line(text)}"]
+    calls = [call.get("function") or call for call in message.get("tool_calls") or ()]
+    lines = [f"  {call.get('name')}({call.get('arguments') or ''})" for call in calls]
+    return ([f"{role}: {text}"] if text else []) + lines
+
+
+def _ask() -> str | None:
+    """Return what is typed as the user; None for an empty line, or at the end of the input."""
+    try:
+        return input("you: ").strip() or None
+    except EOFError:
+        return None
 
 
 def _experiment(store: Store, reference: str) -> str:

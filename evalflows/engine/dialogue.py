@@ -148,23 +148,34 @@ class Turn(NamedTuple):
 Agent = Callable[[Trial, int], Awaitable[Turn]]
 
 
-def conversation(spec: ConversationTarget, completes: Completes, posts: Posts, fields: frozenset[str]) -> Target:
+def conversation(
+    spec: ConversationTarget,
+    completes: Completes,
+    posts: Posts,
+    fields: frozenset[str],
+    *,
+    tell: Callable[[Message], None] | None = None,
+    user: "User | None" = None,
+) -> Target:
     """Build the target from its spec.
 
     Its outputs are `messages` (from the given history on), `ended` (user, script, agent, stop or max_turns), `state`
     with a world, and `invalid_trials`, the verdicts on trials that did not count, if there are any.
 
-    `fields` are the fields that the inputs of all examples share. Raise InputError for code that cannot be used.
+    `fields` are the fields that the inputs of all examples share; `tell` is called with each message as it is said, and
+    `user` speaks instead of the spec's. Raise InputError for code that cannot be used.
     """
     if spec.world_at is not None:
         require_mcp(f"target {spec.name!r}")
     world = world_class(spec)
-    agent, user = _agent(spec, completes, posts, fields, world), _user(spec, completes)
+    agent = _agent(spec, completes, posts, fields, world)
     stop = None if spec.stop is None else _function(load(spec.stop), f"target {spec.name!r}: stop", frozenset())
     talk = _Talk(
         spec=spec,
         agent=agent,
-        user=user,
+        user=user or _user(spec, completes),
+        is_script=user is None and isinstance(spec.user, ScriptedUser),
+        tell=tell or (lambda _: None),
         world=world,
         stop=stop,
         reset=_reset(spec, posts),
@@ -180,6 +191,8 @@ class _Talk:
     spec: ConversationTarget
     agent: Agent
     user: User
+    is_script: bool
+    tell: Callable[[Message], None]
     world: WorldClass | None
     stop: Callable[[Trial, int], Awaitable[Any]] | None
     reset: Callable[[Trial, int], Awaitable[Any]] | None
@@ -212,8 +225,7 @@ class _Talk:
     async def _converse(self, trial: Trial) -> str:
         """Hold the conversation. Return what ended it."""
         trial.messages.extend(given_messages(trial.available))
-        is_script = isinstance(self.spec.user, ScriptedUser)
-        has_end = not is_script or "max_turns" in self.spec.model_fields_set
+        has_end = not self.is_script or "max_turns" in self.spec.model_fields_set
         turn = 0
         while True:
             turn += 1
@@ -222,17 +234,20 @@ class _Talk:
             said = await _blamed(self.user(trial, turn), "user_failed", f"turn {turn}: the user")
             if said.message is not None:
                 trial.messages.append(said.message)
+                self.tell(said.message)
             if said.is_last or said.message is None:
-                return "script" if is_script else "user"
+                return "script" if self.is_script else "user"
             answered = await _blamed(self.agent(trial, turn), "agent_failed", f"turn {turn}")
             trial.messages.extend(answered.messages)
+            for message in answered.messages:
+                self.tell(message)
             trial.answered = len(trial.messages)
             trial.latency_s += answered.answer.latency_s or 0.0
             if self.spec.stop_at is not None and _is_true_at(answered.returned, self.spec.stop_at):
                 return "agent"
             if self.stop is not None and await _blamed(self.stop(trial, turn), "user_failed", f"turn {turn}: stop"):
                 return "stop"
-        if self.spec.on_max_turns == "fail" and not is_script:
+        if self.spec.on_max_turns == "fail" and not self.is_script:
             raise CallError("too_many_turns", f"the conversation was not over after {self.spec.max_turns} turns")
         return "max_turns"
 

@@ -45,18 +45,18 @@ def make_target(spec: TargetSpec, completes: Completes, examples: Sequence[Examp
         case ConversationTarget():
             from evalflows.engine.dialogue import conversation  # late: it loads judges
 
-            def posts(http_spec: HttpTarget) -> Post:
-                from evalflows.llm.post import poster  # late: only these targets need its HTTP client
-
-                return poster(http_spec)
-
-            return conversation(spec, completes, posts, fields_of_all(examples))
+            return conversation(spec, completes, posts_of, fields_of_all(examples))
         case HttpTarget():
-            from evalflows.llm.post import poster  # late: only these targets need its HTTP client
-
-            return http(spec, poster(spec))
+            return http(spec, posts_of(spec))
         case RecordedTarget():
             return recording_of(spec, store)
+
+
+def posts_of(spec: HttpTarget) -> Post:
+    """Return what posts to an application."""
+    from evalflows.llm.post import poster  # late: only these targets need its HTTP client
+
+    return poster(spec)
 
 
 def fields_of_all(examples: Sequence[ExampleRow]) -> frozenset[str]:

@@ -7,6 +7,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 from endpoint import Endpoint, Reply, Request, completion, serving
+from shop import ORDERS
 
 from evalflows import approve, run
 from evalflows.cli.main import cli
@@ -68,3 +69,42 @@ def test_a_prompt_is_tried_on_what_an_experiment_ran_on_and_compared(tmp_path: P
     assert refused in tried(own, code=2)
     prompt.write_bytes(b"\xff\xfe\x00")
     assert "wanted a text in UTF-8" in tried(first, code=2)
+
+
+def test_an_example_is_played_turn_by_turn_with_the_script_or_with_you(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    row = {"id": "q1", "inputs": {"turns": ["Hello", "Please refund A1"], "state": {"orders": ORDERS}}}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    target = {
+        "kind": "conversation",
+        "name": "shop",
+        "target": {"kind": "python", "function": "shop:agent"},
+        "world": "shop:Shop",
+    }
+    spec = {"name": "s", "dataset": "rows.jsonl", "targets": [target], "evaluators": ["tool_errors"]}
+    (tmp_path / "spec.yaml").write_text(json.dumps(spec))
+    scripted = CliRunner().invoke(cli, ["try", "q1", "--spec", "spec.yaml"])
+    assert scripted.output.splitlines() == [
+        "user: Hello",
+        "assistant: Which order?",
+        "user: Please refund A1",
+        "assistant: done",
+        "ended: script; 0 model calls",
+        "  orders.A1.status: 'paid' → 'refunded'",
+        "  orders.A1.reason: None → 'late'",
+    ]
+    mine = CliRunner().invoke(cli, ["try", "q1", "--spec", "spec.yaml", "--user", "me"], input="refund B2\n\n")
+    assert "you: assistant: done" in mine.output and "ended: user" in mine.output
+    assert "orders.B2.status: 'sent' → 'refunded'" in mine.output
+    document = json.loads(CliRunner().invoke(cli, ["try", "q1", "--spec", "spec.yaml", "--format", "json"]).output)
+    assert document["ended"] == "script" and len(document["messages"]) == 4
+    for arguments, says in (
+        (["q2", "--spec", "spec.yaml"], "got 'q2'"),
+        (["q1"], "got neither"),
+        (["q1", "--spec", "spec.yaml", "--target", "x"], "wanted one of: shop"),
+        (["q1", "--spec", "spec.yaml", "--set", "targets.0.target.function=shop:silent"], "agent_failed: turn 1"),
+    ):
+        failed = CliRunner().invoke(cli, ["try", *arguments])
+        assert (failed.exit_code, says in failed.output) == (2, True), failed.output

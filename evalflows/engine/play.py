@@ -1,0 +1,81 @@
+"""Play one conversation, and tell each message as it is said: with the spec's user, or with another one."""
+
+from collections.abc import Callable
+
+from evalflows.engine.dialogue import Said, User, conversation
+from evalflows.engine.prepare import prepare
+from evalflows.engine.running import EvaluatorFactory
+from evalflows.engine.spec_targets import fields_of_all, posts_of
+from evalflows.engine.views import RequestedInputs
+from evalflows.llm import loop
+from evalflows.llm.budget import Budget
+from evalflows.llm.ledger import Ledger, Recorder, Usage, recording
+from evalflows.specs.errors import InputError, names_to_choose
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.protocols import Message
+from evalflows.specs.target import ConversationTarget
+from evalflows.store.records import ExampleRow, new_id
+from evalflows.store.spool import Spool
+from evalflows.store.store import Store
+from evalflows.targets import Answer, awaited
+
+Tell = Callable[[Message], None]
+
+
+def play_conversation(
+    spec: ExperimentSpec,
+    name: str | None,
+    example: ExampleRow,
+    tell: Tell,
+    says: Callable[[], str | None] | None = None,
+) -> tuple[Answer, Usage]:
+    """Hold a conversation of a spec's target on an example. Return its outputs, and what it cost.
+
+    Paid calls are stored in the ledger under an id of this trial, and cached ones are reused; nothing else is stored.
+
+    Args:
+        spec: The spec; all else but one target is ignored.
+        name: The name of the target. Default: the only one that holds conversations.
+        example: The example.
+        tell: Called with each message, as soon as it is said.
+        says: Returns what the user says instead of the spec's user; None ends the conversation.
+
+    Raise InputError for a spec without such a target, and CallError for a conversation that fails.
+    """
+    targets = {target.name: target for target in spec.targets if isinstance(target, ConversationTarget)}
+    if (name is None and len(targets) > 1) or (name is not None and name not in targets) or not targets:
+        wanted = names_to_choose(name or "", targets) if targets else "a target of kind conversation"
+        raise InputError(f"target: got {name or 'none'}, wanted {wanted}")
+    prepared = prepare(spec.model_copy(update={"targets": [targets[name or next(iter(targets))]], "evaluators": []}))
+    (target,) = prepared.spec.targets
+    assert isinstance(target, ConversationTarget)
+    store, trial = Store(), new_id("trial")
+    ledger, budget = Ledger(store, trial), Budget()
+    factory = EvaluatorFactory(prepared.spec, ledger, budget)
+    user = None if says is None else _speaking(says)
+    made = conversation(target, factory.complete, posts_of, fields_of_all([example]), tell=tell, user=user)
+    with Spool(store, trial, "trial") as spool:
+        recorder = Recorder(
+            keep=spool.add_call,
+            note=spool.note_sent,
+            drop=spool.drop_sent,
+            experiment_id=trial,
+            subject_id=trial,
+            budget=budget,
+            ledger=ledger,
+            connections=factory.connections,
+        )
+        with recording(recorder):
+            answer = loop.run(awaited(made.call(RequestedInputs(example, 0))))
+    store.seal(trial, ["calls"])
+    return answer, recorder.totals()
+
+
+def _speaking(says: Callable[[], str | None]) -> User:
+    import asyncio
+
+    async def speak(trial: object, turn: int) -> Said:
+        text = await asyncio.to_thread(says)
+        return Said(None if text is None else {"role": "user", "content": text})
+
+    return speak

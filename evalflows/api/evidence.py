@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evalflows.api.deciding import decide_results, store_for
-from evalflows.harnesses.results import ResultRow, SystemResults
+from evalflows.harnesses.assembling import ResultRow, SystemResults
 from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import Decision, decisions_named
 from evalflows.specs.errors import InputError

@@ -29,7 +29,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import Adjustment
 from evalflows.specs.metric_names import LATENCY, MEASURES, PassKind, metric_of, pass_k_name, slice_named, sliced_metric
 from evalflows.specs.metrics import MetricSpec
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 from evalflows.stats.paired import PairedDifference
 from evalflows.stats.pass_at_k import pass_at_k, pass_hat_k
 from evalflows.stats.power import smallest_detectable, unseen_variance

@@ -27,7 +27,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
 from evalflows.specs.failure_modes import TAKEN, Kind, ModeSpec, TaxonomySpec
 from evalflows.specs.protocols import Complete, Embed
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 from evalflows.stats.groups import IntArray, by_size, groups, middle, plane
 from evalflows.stats.unseen import Unseen, unseen
 from evalflows.store.queries.failures import AnswerTexts, Failure, texts_of

@@ -14,7 +14,7 @@ import pandas as pd
 from evalflows.analysis.label_sampling import LOT_DIGITS, judge_errors
 from evalflows.analysis.labels import Kind, alpha_among_people
 from evalflows.specs.errors import InputError
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 from evalflows.stats.label_choice import label_next
 from evalflows.stats.proportions import normal_quantile, score_interval
 from evalflows.store.labels import Added, add_label, finite_number

@@ -9,20 +9,18 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evalflows.stats.clusters import (
+from evalflows.stats.arrays import (
     LARGEST,
-    Clustering,
     FloatArray,
     checked_confidence_level,
     checked_resamples,
-    clustering_of,
     drawn_counts,
     finite_vector,
     is_rounding,
     percentile_interval,
     refuse_where,
-    too_few,
 )
+from evalflows.stats.clusters import Clustering, clustering_of, too_few
 from evalflows.stats.proportions import IntervalEstimate, clipped, normal_quantile
 
 Metric = Literal["nominal", "ordinal", "interval"]

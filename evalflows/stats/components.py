@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalflows.stats.clusters import LARGEST, FloatArray, mean_of
+from evalflows.stats.arrays import LARGEST, FloatArray, mean_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,15 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalflows.stats.clusters import (
-    FloatArray,
-    checked_confidence_level,
-    clustering_of,
-    finite_vector,
-    mean_of,
-    refuse_where,
-    standard_error,
-)
+from evalflows.stats.arrays import FloatArray, checked_confidence_level, finite_vector, mean_of, refuse_where
+from evalflows.stats.clusters import clustering_of, standard_error
 from evalflows.stats.proportions import IntervalEstimate, clipped, newcombe_interval, t_interval
 
 NEWCOMBE, WELCH = "newcombe", "welch t"

@@ -9,17 +9,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evalflows.stats.clusters import (
+from evalflows.stats.arrays import (
     LARGEST,
     ROUNDING,
-    Clustering,
     FloatArray,
     checked_confidence_level,
-    clustering_of,
     finite_vector,
     is_rounding,
     refuse_where,
 )
+from evalflows.stats.clusters import Clustering, clustering_of
 from evalflows.stats.means import linearised
 from evalflows.stats.paired import paired_difference
 from evalflows.stats.proportions import IntervalEstimate, clipped, t_interval

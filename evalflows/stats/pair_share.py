@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalflows.stats.clusters import checked_confidence_level, finite_vector
+from evalflows.stats.arrays import checked_confidence_level, finite_vector
 from evalflows.stats.proportions import IntervalEstimate, normal_quantile, score_interval
 
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evalflows.stats.arrays import LARGEST, checked_confidence_level
 from evalflows.stats.bounded_means import lower_bounds
-from evalflows.stats.clusters import LARGEST, checked_confidence_level
 from evalflows.stats.components import Components
 from evalflows.stats.proportions import normal_quantile, paired_share_interval, special_functions, t_quantile
 

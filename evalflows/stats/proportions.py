@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evalflows.stats.clusters import FloatArray, refuse_where
+from evalflows.stats.arrays import FloatArray, refuse_where
 
 HALVINGS = 45
 """Bisection steps on a distance of at most 2; the remaining error is rounding."""

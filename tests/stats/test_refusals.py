@@ -9,7 +9,8 @@ import pytest
 
 from evalflows.stats import pass_at_k, pass_hat_k
 from evalflows.stats.agreement import agreement, expected_error, krippendorff_alpha
-from evalflows.stats.clusters import checked_confidence_level, clustering_of, finite_vector, same_length
+from evalflows.stats.arrays import checked_confidence_level, finite_vector, same_length
+from evalflows.stats.clusters import clustering_of
 from evalflows.stats.components import difference_components
 from evalflows.stats.confusion import confusion
 from evalflows.stats.discrimination import discrimination

@@ -9,24 +9,10 @@ from rich.console import RenderableType
 from rich.padding import Padding
 
 from evalflows.analysis.changes import ChangeList, ExampleChange
+from evalflows.cli import show
 from evalflows.cli.late_commands import WITH_FINAL, Detail, print_json, with_detail, with_one_line_errors
 from evalflows.cli.output import Console, Table, Text, cell_of_lines, console, echo, echo_error, table
 from evalflows.cli.sections import IN_BRIEF, Section, lines_section, print_sections
-from evalflows.cli.show import (
-    MAX_WIDTH,
-    all_columns,
-    links_here,
-    loud,
-    metrics_section,
-    overview_line,
-    print_next,
-    read_final,
-    remark_line,
-    states_in_brief,
-    styled,
-    verdicts_section,
-    worst_section,
-)
 from evalflows.reports.diff import (
     EXAMPLES_LISTED,
     ExperimentsDiff,
@@ -112,7 +98,7 @@ def diff(
     found, *others = [_experiment(store, reference) for reference in (baseline, *candidates)]
     most = EXAMPLES_LISTED if limit is None else limit
     if settings["with_final"]:
-        read_final(store, [found, *others])
+        show.read_final(store, [found, *others])
     if settings["slices"]:
         for experiment in others:
             keep_groups(store, store.read("experiments", experiment)[0].snapshot_id)
@@ -135,7 +121,7 @@ def diff(
             print_brief(console(), compared)
         else:
             print_diff(console(), compared, wide=detail == "wide")
-        print_next(console(), after_diff(store, compared), links_here().compare(found, *others))
+        show.print_next(console(), after_diff(store, compared), show.links_here().compare(found, *others))
 
 
 def _such_as(store: Store, reference: str) -> str:
@@ -165,15 +151,15 @@ def print_brief(out: Console, diff: ExperimentsDiff, rest: str = "--all", most: 
         count = counts.get((result.experiment_id, result.metric))
         return f"{count.regressed}/{count.improved}" if count else ""
 
-    notes = [*map(remark_line, remarks_on(diff.results))]
+    notes = [*map(show.remark_line, remarks_on(diff.results))]
     notes += [Text(note, "yellow") for note in notes_of(diff)]
     sections = [
-        verdicts_section(diff.results),
-        metrics_section(diff.results, worse_and_better),
+        show.verdicts_section(diff.results),
+        show.metrics_section(diff.results, worse_and_better),
         *(_worst(diff, changes, out.width) for changes in diff.lists if changes.change == "regressed"),
         lines_section(_counted(diff), "change", is_apart=True),
         lines_section(notes, least=min(1, len(notes))),
-        lines_section(states_in_brief([*diff.candidates, diff.baseline]), "status line", least=1),
+        lines_section(show.states_in_brief([*diff.candidates, diff.baseline]), "status line", least=1),
     ]
     print_sections(out, sections, most, rest)
     _print_searches(out, diff)  # whole, since they were asked for
@@ -181,10 +167,10 @@ def print_brief(out: Console, diff: ExperimentsDiff, rest: str = "--all", most: 
 
 def _worst(diff: ExperimentsDiff, changes: ChangeList, width: int) -> Section:
     lines = [
-        brief_lines(example, f"{example.metric} {change_text(*values_of(example))}", min(width, MAX_WIDTH) - 2)
+        brief_lines(example, f"{example.metric} {change_text(*values_of(example))}", min(width, show.MAX_WIDTH) - 2)
         for example in changes.examples
     ]
-    return worst_section(
+    return show.worst_section(
         heading=lambda n: heading(diff, replace(changes, examples=changes.examples[:n])),
         lines=lines,
         count=changes.count,
@@ -203,12 +189,12 @@ def _counted(diff: ExperimentsDiff) -> list[Text]:
 
 def print_diff(out: Console, diff: ExperimentsDiff, *, wide: bool = False) -> None:
     """Print the table, what else differs, cost and latency, and the examples that changed."""
-    out.print(all_columns(diff.results) if wide else _metrics(diff.results, out.width))
+    out.print(show.all_columns(diff.results) if wide else _metrics(diff.results, out.width))
     for sentence in diff.sentences:
         out.print(Text(sentence, style="bold"))
     _print_notes(out, diff)
     for overview in (diff.baseline, *diff.candidates):
-        out.print(overview_line(overview))
+        out.print(show.overview_line(overview))
     _print_searches(out, diff)
     _print_lists(out, diff)
 
@@ -266,8 +252,8 @@ def _metrics(results: Sequence[Result], width: int) -> Table:
             "mean": f"{result.mean_text:>{figures}} {result.interval_text}".rstrip(),
             "difference": cell_of_lines(differences[result.experiment_id, result.metric]),
             "p adj.": result.p_adjusted_text,
-            "verdict": styled(result.verdict_text, result.conclusion),
-            "missing": loud(result.missing),
+            "verdict": show.styled(result.verdict_text, result.conclusion),
+            "missing": show.loud(result.missing),
         }
         out.add_row(*(cells[name] for name in columns))
     return out
@@ -277,7 +263,7 @@ def _print_list(out: Console, diff: ExperimentsDiff, changes: ChangeList) -> Non
     out.print()
     out.print(Text(heading(diff, changes), style="bold"))
     for change in changes.examples:
-        width = min(out.width, MAX_WIDTH) - 2
+        width = min(out.width, show.MAX_WIDTH) - 2
         begin = f"{one_line(change.example_id)}  {one_line(values_text(change))}  "
         for line in cut_lines(begin, plain_text(change.inputs), width, MOST_LINES, indent=2):
             out.print(Text(f"  {line}"))

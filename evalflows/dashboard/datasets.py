@@ -5,16 +5,8 @@ from typing import Any
 from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.dashboard.comparisons import chosen_comparisons
 from evalflows.dashboard.rendering import Page, Query, Site, clipped, render
+from evalflows.reports import datasets
 from evalflows.reports.comparison import comparison_overviews
-from evalflows.reports.datasets import (
-    changed_examples,
-    dataset_versions,
-    difference_text,
-    listed_datasets,
-    listed_examples,
-    runs_by_dataset,
-    snapshot_checks,
-)
 from evalflows.reports.experiments import ListFilter, listed_experiments
 from evalflows.reports.word_diff import word_diff
 from evalflows.specs import hints
@@ -40,8 +32,8 @@ def datasets_page(site: Site, _: Query) -> Page:
     body = render(
         "datasets.html",
         site,
-        datasets=listed_datasets(site.store),
-        runs=runs_by_dataset(site.store),
+        datasets=datasets.listed_datasets(site.store),
+        runs=datasets.runs_by_dataset(site.store),
         endings=[*READERS],
         how_to_add=hints.add_dataset().code,
     )
@@ -51,17 +43,17 @@ def datasets_page(site: Site, _: Query) -> Page:
 def dataset_page(site: Site, query: Query) -> Page:
     """Return one dataset: its versions, what changed from one to another, examples, and what ran on it."""
     name, text, number = query.wanted("name"), query.text("q"), query.number("page")
-    versions = dataset_versions(site.store, name)
+    versions = datasets.dataset_versions(site.store, name)
     if not versions:
         find_snapshot(site.store, name)
         raise NotFoundError(f"dataset {name!r}: got a snapshot's id, wanted a dataset's name")
     snapshots = [version.snapshot_id for version in versions]
     shown = query.choice("version", snapshots, snapshots[0])
     old = query.choice("against", snapshots, "")
-    examples, count = listed_examples(site.store, shown, text, limit=IN_PAGE, offset=IN_PAGE * (number - 1))
+    examples, count = datasets.listed_examples(site.store, shown, text, limit=IN_PAGE, offset=IN_PAGE * (number - 1))
     compared, n_comparisons = chosen_comparisons(site.store, dataset=name, limit=NEWEST)
     ran = listed_experiments(site.store, ListFilter(dataset=name), limit=NEWEST)
-    difference, changed = changed_examples(site.store, old, shown, MOST_CHANGES) if old else (None, [])
+    difference, changed = datasets.changed_examples(site.store, old, shown, MOST_CHANGES) if old else (None, [])
     chosen = None if shown == snapshots[0] else shown
     body = render(
         "dataset.html",
@@ -71,9 +63,9 @@ def dataset_page(site: Site, query: Query) -> Page:
         shown=next(version for version in versions if version.snapshot_id == shown),
         newest=NEWEST,
         old=old,
-        checks=snapshot_checks(site.store, shown),
+        checks=datasets.snapshot_checks(site.store, shown),
         difference=difference,
-        counts=difference and difference_text(difference),
+        counts=difference and datasets.difference_text(difference),
         changed=changed,
         words=_words,
         most_changes=MOST_CHANGES,

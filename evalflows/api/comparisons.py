@@ -17,7 +17,7 @@ from evalflows.specs.errors import IncompleteError, InputError, first_problem
 from evalflows.specs.escaping import one_line, print_note
 from evalflows.specs.evaluator import FallbackSpec
 from evalflows.tasks.compare import check_and_resolve
-from evalflows.tasks.leases import refuse_if_running
+from evalflows.tasks.start import refuse_if_running
 
 Compared = Sequence[str | ExperimentResult]
 """Experiments: names, ids, or results of `evaluate`."""

@@ -17,11 +17,10 @@ from evalflows.specs.comparison import ComparisonSpec
 from evalflows.stats.sequential import confidence_sequence
 from evalflows.store.row_specs import comparison_spec
 from evalflows.store.store import Store
-from evalflows.tasks.compare import check_and_resolve
-from evalflows.tasks.estimate_win_rates import compute_win_rates, why_comparison_stops
+from evalflows.tasks.compare import check_and_resolve, compute_win_rates, why_comparison_stops
 from evalflows.tasks.finish import finish
-from evalflows.tasks.judge import judge
-from evalflows.tasks.start_comparison import start_comparison
+from evalflows.tasks.start import start_comparison
+from evalflows.tasks.work_through import judge
 
 N, BATCH = 100, 20
 NAMES = [f"q{i:03}" for i in range(N)]

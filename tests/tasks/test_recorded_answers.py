@@ -17,10 +17,9 @@ from evalflows.engine.look_up import look_up_rounds
 from evalflows.specs import ExperimentSpec
 from evalflows.store import snapshots
 from evalflows.store.store import Store
-from evalflows.tasks.execute import execute_rounds
-from evalflows.tasks.judge import judge
 from evalflows.tasks.snapshot import check_and_freeze
 from evalflows.tasks.start_experiments import start_experiments
+from evalflows.tasks.work_through import execute_rounds, judge
 
 ROWS = [
     {"inputs": {"q": number}, "reference_outputs": {"answer": "yes"}, "metadata": {"said": "yes"} if number % 3 else {}}

@@ -15,14 +15,13 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.futures import PrefectFuture
 
-from evalflows.engine.answer import answer_rounds, pending_runs
+from evalflows.engine.answer import answer_rounds, look_up_rounds, pending_runs
 from evalflows.engine.budget_parts import Started
 from evalflows.engine.chunks import Rounds, n_chunks
 from evalflows.engine.experiments import Context, Experiment, experiments_in
 from evalflows.engine.job import Job
 from evalflows.engine.jobs import job_of, judge_in_process
 from evalflows.engine.judge_chunk import Outcome, judge_chunk
-from evalflows.engine.look_up import look_up_rounds
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.sent_chunks import chunks_to_repeat, items_of, with_budget_parts
 from evalflows.engine.tally import Planned

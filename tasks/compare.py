@@ -7,11 +7,10 @@ from prefect import task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
-from evalflows.analysis.interim_win_rates import Look, look_at
 from evalflows.analysis.judge_biases import agreements, as_check
 from evalflows.analysis.judge_exclusions import of_comparison
 from evalflows.analysis.preferences import Preferences, preferences_in, slices
-from evalflows.analysis.win_rates import Slices, WinRateEstimates, estimate_win_rates
+from evalflows.analysis.win_rates import Look, Slices, WinRateEstimates, estimate_win_rates, look_at
 from evalflows.engine.pair_trials import pairs_of
 from evalflows.engine.pairs import Context, compared_examples, experiments_of
 from evalflows.engine.preflight import check_engine, check_pairwise

@@ -7,7 +7,7 @@ import pandas as pd
 from comparing import longer
 from matched import FAILED, asked, experiment, rows_of, spec_of
 
-from evalflows.analysis.interim_win_rates import Look, conclusion_of, look_at
+from evalflows.analysis.win_rates import Look, conclusion_of, look_at
 from evalflows.engine.order import waves_of
 from evalflows.engine.pair_trials import pair_chunks
 from evalflows.engine.pairs import compared_examples, experiments_of

@@ -16,8 +16,7 @@ import pandas as pd
 
 from evalflows.specs.errors import InputError
 from evalflows.stats.agreement import Metric, agreement, krippendorff_alpha
-from evalflows.stats.confusion import confusion
-from evalflows.stats.judge_error import judge_error, prediction_powered_mean
+from evalflows.stats.judge_error import confusion, judge_error, prediction_powered_mean
 from evalflows.stats.means import mean_estimate
 from evalflows.store.queries.labels import LabelledMetric
 from evalflows.store.records import PEOPLE_PREFIX, CheckRow, derived_id, to_json

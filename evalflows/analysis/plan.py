@@ -38,11 +38,12 @@ from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, SlicedMetric, base_metric, is_pass_k, metric_of, sliced_metric
-from evalflows.stats.components import Components, difference_components
 from evalflows.stats.paired import paired_difference
 from evalflows.stats.power import (
     MOST_UNSEEN,
+    Components,
     cautious_sd,
+    difference_components,
     needed_examples,
     needed_for_margin,
     needed_in_range,

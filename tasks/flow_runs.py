@@ -11,7 +11,7 @@ from prefect.states import Completed
 
 from evalflows.engine.revision import git_commit
 from evalflows.reports.decisions import decisions_named
-from evalflows.reports.versions import versions_of
+from evalflows.reports.names import versions_of
 from evalflows.specs.errors import GateFailedError, IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.store import Store

@@ -12,8 +12,7 @@ from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
 from evalflows.harnesses.assembling import Format, ResultRow, SystemResults, assembled
 from evalflows.harnesses.formats import read_table
 from evalflows.harnesses.recording import Recorded, check_field, names_of, record_results
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import Decision, decisions_named
+from evalflows.reports.decisions import Decision, decisions_named, with_limits
 from evalflows.specs.errors import InputError, names_to_choose, short
 from evalflows.specs.gate import RULE_FIELDS
 from evalflows.specs.metric_names import sliced_metric

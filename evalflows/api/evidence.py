@@ -12,8 +12,7 @@ from typing import Any
 
 from evalflows.api.deciding import decide_results, store_for
 from evalflows.harnesses.assembling import ResultRow, SystemResults
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import Decision, decisions_named
+from evalflows.reports.decisions import Decision, decisions_named, with_limits
 from evalflows.specs.errors import InputError
 from evalflows.specs.files import read_regular
 from evalflows.specs.gate import RULE_FIELDS

@@ -18,13 +18,13 @@ from evalflows.reports.diff import (
     ExperimentsDiff,
     comments_of,
     diff_document,
+    diff_markdown,
     heading,
     no_examples,
     notes_of,
     values_of,
     values_text,
 )
-from evalflows.reports.diff_markdown import diff_markdown
 from evalflows.reports.markdown_pages import after_diff
 from evalflows.reports.remarks import remarks_on
 from evalflows.reports.results import Result, differences_in

@@ -12,8 +12,7 @@ from evalflows.cli.late_commands import FORMAT, VERBOSE_RUN, one_line_errors, pr
 from evalflows.cli.output import Console, Text, console, echo, echo_error
 from evalflows.cli.sections import IN_BRIEF, lines_section, print_sections
 from evalflows.cli.show import links_here, print_next, print_worst, worst_sections
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import Decision, explained, find_decision, identities, other_specs
+from evalflows.reports.decisions import Decision, explained, find_decision, identities, other_specs, with_limits
 from evalflows.reports.markdown_pages import after_experiments, gate_report
 from evalflows.reports.results import results_against
 from evalflows.reports.worst import Worst, worst_of

@@ -12,8 +12,7 @@ from evalflows.analysis.figures import figure, given_figure
 from evalflows.cli.late_commands import CHANGES, FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import Table, Text, console, echo, table
 from evalflows.cli.running import find_modules_here
-from evalflows.reports.documents import plain
-from evalflows.reports.kept_documents import PlanDocument, PlannedCallsDocument
+from evalflows.reports.documents import PlanDocument, PlannedCallsDocument, plain
 from evalflows.specs import hints
 from evalflows.store.queries.kept_reports import keep_report
 from evalflows.store.queries.lookup import find_experiments

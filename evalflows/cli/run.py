@@ -36,11 +36,9 @@ from evalflows.cli.show import (
     verdicts_section,
 )
 from evalflows.reports.candidates import best_of, candidates_of_gates
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import decisions_of, with_manifests
-from evalflows.reports.documents import document, worst_document
+from evalflows.reports.decisions import decisions_of, with_limits, with_manifests
+from evalflows.reports.documents import BacktestDocument, PlanDocument, document, worst_document
 from evalflows.reports.experiment_report import ExperimentsReport, experiments_report, overviews_of
-from evalflows.reports.kept_documents import BacktestDocument, PlanDocument
 from evalflows.reports.markdown_pages import after_experiments
 from evalflows.reports.previous_runs import earlier_runs
 from evalflows.reports.results import results_of

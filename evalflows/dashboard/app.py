@@ -34,8 +34,7 @@ from evalflows.dashboard.compare import compare_example_page, compare_page, comp
 from evalflows.dashboard.comparisons import comparisons_page
 from evalflows.dashboard.datasets import dataset_page, datasets_page
 from evalflows.dashboard.decisions import decision_page, decisions_page
-from evalflows.dashboard.experiment_list import experiments_page
-from evalflows.dashboard.experiments import example_page, experiment_page
+from evalflows.dashboard.experiments import example_page, experiment_page, experiments_page
 from evalflows.dashboard.home import home_page
 from evalflows.dashboard.judges import judge_page, judges_page
 from evalflows.dashboard.links import PAGE_PROOF, PROOF, Links, Proofs

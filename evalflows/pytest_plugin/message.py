@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import decisions_named
+from evalflows.reports.decisions import decisions_named, with_limits
 from evalflows.reports.results import results_of
 from evalflows.reports.worst import WorstItem, is_higher_better, item_lines, worst_items
 from evalflows.specs.escaping import one_line

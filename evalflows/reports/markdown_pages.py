@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from evalflows.reports.candidates import CandidatesOfGate, best_of, candidates_of_gates, passing
 from evalflows.reports.comparison import ComparisonReport, Overview, comparison_report
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import Decision, decisions_of, find_decision, with_manifests
+from evalflows.reports.decisions import Decision, decisions_of, find_decision, with_limits, with_manifests
 from evalflows.reports.documents import Document, document
 from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport, experiments_report
 from evalflows.reports.formats import MOST_CHARACTERS, code, escaped, markdown_table, where_shown

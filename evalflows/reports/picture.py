@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from evalflows.analysis.figures import figure
 from evalflows.reports.comparison import comparison_report
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import Decision
+from evalflows.reports.decisions import Decision, with_limits
 from evalflows.reports.markdown_pages import Reported, ReportedComparison, ReportedDecision
 from evalflows.reports.remarks import verdict_sentences
 from evalflows.reports.results import Result, means_in, results_against

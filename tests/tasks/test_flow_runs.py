@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evalflows.reports import versions as versions_module
+from evalflows.reports import names as versions_module
 from evalflows.tasks.flow_runs import _is_random, version_of
 
 

@@ -9,9 +9,9 @@ from evalflows.analysis.robustness import composite_runs, criteria, pareto_check
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metrics import CompositeSpec
+from evalflows.store.described import experiment_spec
 from evalflows.store.queries.lookup import find_experiments, run_groups
 from evalflows.store.records import ExperimentRow
-from evalflows.store.row_specs import experiment_spec
 from evalflows.store.store import Store
 
 CHANGE = 0.2

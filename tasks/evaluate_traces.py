@@ -22,7 +22,7 @@ from evalflows.store.database import keep_catalog
 from evalflows.store.described import to_described
 from evalflows.store.observations import last_recorded, open_owners, seal_past_days
 from evalflows.store.queries import traces
-from evalflows.store.queries.trace_filters import condition
+from evalflows.store.queries.traces import condition
 from evalflows.store.records import ExperimentState, after, now, to_json
 from evalflows.store.schemas import TRACE_SCORE_TABLES
 from evalflows.store.spool import ENDING_S, recover, spool_folder

@@ -12,8 +12,8 @@ from evalflows.engine.run_context import RunContext
 from evalflows.engine.tally import Planned
 from evalflows.reports.progress import Progress
 from evalflows.server_watch import report_if_possible
+from evalflows.store.described import experiment_spec
 from evalflows.store.records import ExperimentRow
-from evalflows.store.row_specs import experiment_spec
 from evalflows.tasks.engines import ended_work, not_done
 
 INTERVAL_S = 1.0

@@ -41,8 +41,7 @@ from evalflows.store.queries.incidents import (
     write_event,
 )
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.queries.trace_filters import condition
-from evalflows.store.queries.traces import batch_row
+from evalflows.store.queries.traces import batch_row, condition
 from evalflows.store.queries.windows import (
     MEASURED_VERSION,
     Window,

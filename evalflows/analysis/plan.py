@@ -54,7 +54,7 @@ from evalflows.stats.power import (
 from evalflows.store.final_examples import final_inputs, refuse_final
 from evalflows.store.ingest import LoadedDataset
 from evalflows.store.queries.example_slices import places_of, slice_value, slice_values
-from evalflows.store.queries.measured_before import MeasuredBefore, measured_before, run_values
+from evalflows.store.queries.past_calls import MeasuredBefore, measured_before, run_values
 from evalflows.store.records import FINAL, ExampleRow, ExperimentRow
 from evalflows.store.store import Store
 

@@ -20,8 +20,7 @@ from evalflows.store.dataset_versions import merge_examples
 from evalflows.store.ingest import LoadedDataset, load_dataset, lot, selected_examples
 from evalflows.store.queries.failures import answers_with_mode, examples_with_mode, owners_of
 from evalflows.store.queries.trace_evaluations import ItemValue, item_values, production_metric
-from evalflows.store.queries.trace_filters import condition
-from evalflows.store.queries.traces import LATEST, ItemKey, Window, item_keys, keys_of_items
+from evalflows.store.queries.traces import LATEST, ItemKey, Window, condition, item_keys, keys_of_items
 from evalflows.store.snapshots import Examples, current_snapshot, draft, freeze, load_snapshot, to_examples
 from evalflows.store.store import Store
 

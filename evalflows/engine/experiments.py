@@ -31,9 +31,8 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.protocols import Complete
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, TargetSpec
-from evalflows.store.described import to_described
+from evalflows.store.described import experiment_spec, to_described
 from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow
-from evalflows.store.row_specs import experiment_spec
 from evalflows.store.schemas import to_rows
 from evalflows.store.snapshots import Examples, load_snapshot, size_of
 from evalflows.store.store import Store

@@ -51,7 +51,7 @@ from evalflows.specs.task_runner import TaskRunnerSpec, check_task_runner
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.specs.watch import MEASURED, TRACES
 from evalflows.store.queries.example_slices import check_slices, has_value
-from evalflows.store.queries.trace_filters import condition
+from evalflows.store.queries.traces import condition
 from evalflows.store.records import CallRow, ExampleRow, from_json
 from evalflows.store.snapshots import Examples
 from evalflows.store.store import Store

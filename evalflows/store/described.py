@@ -2,11 +2,24 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import lru_cache
+from typing import Any, Literal, TypeVar, cast
 
-from evalflows.store.records import Json, from_json, to_json
+from pydantic import BaseModel, ValidationError
+
+from evalflows.specs.comparison import ComparisonSpec
+from evalflows.specs.errors import StorageError, first_problem
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.gate import GateSpec
+from evalflows.store.records import ComparisonSetRow, DecisionRow, ExperimentRow, Json, from_json, to_json
 
 DescribedScope = Literal["item", "run", "pair", "composite", "mapper"]
+
+CACHE_SIZE = 64
+"""Enough specs for a few run groups, and for the pairs of a backtest."""
+
+
+Spec = TypeVar("Spec", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +58,27 @@ def from_described(text: Json) -> list[DescribedEvaluator]:
         DescribedEvaluator(**{name: value for name, value in stored.items() if name in DescribedEvaluator.__slots__})
         for stored in from_json(text)
     ]
+
+
+def experiment_spec(row: ExperimentRow) -> ExperimentSpec:
+    return _stored(ExperimentSpec, row.spec, row.experiment_id)
+
+
+def comparison_spec(row: ComparisonSetRow) -> ComparisonSpec:
+    return _stored(ComparisonSpec, row.spec, row.comparison_id)
+
+
+def gate_spec(row: DecisionRow) -> GateSpec:
+    return _stored(GateSpec, row.policy, row.decision_id)
+
+
+def _stored(kind: type[Spec], text: str, owner: str) -> Spec:
+    try:
+        return cast("Spec", _parsed(kind, text))
+    except ValidationError as error:
+        raise StorageError(first_problem(error, f"{owner}: the stored spec cannot be read")) from error
+
+
+@lru_cache(CACHE_SIZE)
+def _parsed(kind: type[BaseModel], text: str) -> BaseModel:
+    return kind.model_validate_json(text)

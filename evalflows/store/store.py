@@ -31,10 +31,9 @@ from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.manifests import WRITTEN, Contents, Written, check_written, write_sealed
 from evalflows.store.marker import is_packed, prepare, restore_empties
 from evalflows.store.merging import can_stay, merge_parts
-from evalflows.store.packs import files_of, packed_file
+from evalflows.store.packs import files_of, packed_file, sealed_rows
 from evalflows.store.read_only_files import ReadOnlyFiles
 from evalflows.store.schemas import TABLES, check_owner, columns_of, recorded_after, schema_of, to_rows
-from evalflows.store.sealed_rows import sealed_rows
 from evalflows.store.views import own_tables_of
 
 Result = TypeVar("Result")

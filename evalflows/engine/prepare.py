@@ -234,7 +234,7 @@ def mapper_version(given: str | dict[str, str] | None) -> str | None:
 
     The same evaluator judges an item again if it sees it through another mapper.
     """
-    from evalflows.telemetry.paths import at_path  # late: only trace evaluations have mappers
+    from evalflows.telemetry.views import at_path  # late: only trace evaluations have mappers
 
     if given is None:
         return None

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from evalflows.analysis.plan import sentences_of
     from evalflows.analysis.trace_datasets import TraceDataset
     from evalflows.api.batch_result import BatchEvaluationResult
-    from evalflows.api.comparative_result import ComparativeResult
-    from evalflows.api.comparisons import aevaluate_comparative, compare, evaluate_comparative
+    from evalflows.api.comparisons import ComparativeResult, aevaluate_comparative, compare, evaluate_comparative
     from evalflows.api.deciding import decide
     from evalflows.api.decisions import approve, decide_again, decide_on
     from evalflows.api.experiments import aevaluate, evaluate

@@ -26,7 +26,7 @@ from evalflows.llm.breaker import COUNTED
 from evalflows.llm.faults import fault_of
 from evalflows.llm.ledger import NO_USAGE, UNRECORDED, Recorder, has_called, recording
 from evalflows.specs.errors import CallError, ErrorKind, StorageError
-from evalflows.specs.score_configs import ScoreConfigSpec
+from evalflows.specs.metrics import ScoreConfigSpec
 from evalflows.store.spool import Spool
 from evalflows.targets import ended_within
 

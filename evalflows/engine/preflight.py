@@ -46,8 +46,8 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric_names import MEASURES, base_metric, kept_apart, metric_of
 from evalflows.specs.metrics import CompositeSpec
 from evalflows.specs.reference import load
+from evalflows.specs.running import TaskRunnerSpec, check_task_runner
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
-from evalflows.specs.task_runner import TaskRunnerSpec, check_task_runner
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.specs.watch import MEASURED, TRACES
 from evalflows.store.queries.example_slices import check_slices, has_value

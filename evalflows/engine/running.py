@@ -28,9 +28,8 @@ from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.metrics import MetricSpec
+from evalflows.specs.metrics import MetricSpec, ScoreConfigSpec
 from evalflows.specs.protocols import Complete, Embed
-from evalflows.specs.score_configs import ScoreConfigSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.records import ExampleRow, LimitRow, derived_id
 

@@ -16,7 +16,7 @@ from otlp_requests import START, in_json, logs, record, span, traces
 
 from evalflows.receiver import Limits
 from evalflows.store.store import Store
-from evalflows.telemetry import otlp, otlp
+from evalflows.telemetry import otlp
 
 KB = 1 << 10
 

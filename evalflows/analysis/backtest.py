@@ -25,7 +25,7 @@ from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import MEASURES, TRIAL, base_metric, metric_of
 from evalflows.stats.clusters import clustering_of
 from evalflows.stats.means import ShareEstimate, share_estimate
-from evalflows.stats.pair_share import PairShare, pair_share
+from evalflows.stats.proportions import PairShare, pair_share
 from evalflows.store.described import experiment_spec
 from evalflows.store.queries.approvals import Approval, approvals
 from evalflows.store.queries.values import Mask, MetricValues, RepetitionValues, has_two_values, repetition_values

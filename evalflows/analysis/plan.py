@@ -29,7 +29,7 @@ from evalflows.analysis.verdicts import ADJUSTMENT_NAMES
 from evalflows.data_checks.suites import load_expectations
 from evalflows.engine.preflight import check_spec
 from evalflows.engine.prepare import PreparedExperiment, prepare
-from evalflows.engine.sampling import draw
+from evalflows.engine.running import draw
 from evalflows.engine.spec_evaluators import PreparedEvaluator
 from evalflows.llm.connections import known
 from evalflows.specs.connections import ConnectionSpec, EndpointConnection

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 from evalflows.engine.controls import control_pairs
 from evalflows.engine.preflight import reference_as_answer
 from evalflows.engine.prepare import PreparedExperiment
-from evalflows.engine.sampling import draw
+from evalflows.engine.running import draw
 from evalflows.engine.spec_evaluators import PreparedEvaluator, evaluator_version, is_ours
 from evalflows.engine.spec_targets import target_version
 from evalflows.engine.views import example_view

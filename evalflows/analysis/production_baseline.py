@@ -18,14 +18,14 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec, ProductionBaseline
 from evalflows.stats.paired import UnpairedDifference, unpaired_difference
-from evalflows.store.queries.production_scores import (
+from evalflows.store.queries.values import MetricValues
+from evalflows.store.queries.windows import (
     ProductionScores,
     composite_definitions,
     known_evaluations,
     production_scores,
     versions_in,
 )
-from evalflows.store.queries.values import MetricValues
 from evalflows.store.records import Reason, now
 from evalflows.store.store import Store
 from evalflows.store.trace_records import evaluation_id

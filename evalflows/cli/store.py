@@ -26,8 +26,8 @@ from evalflows.store.database import memory_limit_bytes, peak_memory_bytes
 from evalflows.store.doctor import Examination, examine
 from evalflows.store.exports import Exported, whole_file, write_query, write_whole
 from evalflows.store.packing import SETTLED_S, Packed, pack
+from evalflows.store.queries.labels import preferences_of
 from evalflows.store.queries.lookup import find_comparison
-from evalflows.store.queries.preference_data import preferences_of
 from evalflows.store.sql import existing_store, select_from
 from evalflows.store.views import grain, is_mart, view_files
 

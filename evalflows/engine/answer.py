@@ -21,7 +21,7 @@ from evalflows.evaluators.views import ExampleView
 from evalflows.llm import loop
 from evalflows.llm.answers import end_of
 from evalflows.llm.breaker import Breaker
-from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, without_keys
+from evalflows.llm.endpoint_errors import MIN_PROVIDER_KEY_CHARS, without_keys
 from evalflows.llm.ledger import Recorder, call_key, current, has_called, recording
 from evalflows.specs.errors import RETRIED_LATER, CallError
 from evalflows.specs.target import HttpTarget

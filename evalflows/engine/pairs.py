@@ -15,9 +15,8 @@ from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, endpoints_of
 from evalflows.engine.views import example_view, run_view
 from evalflows.engine.workers import Workers
-from evalflows.evaluators.offers import offer_pair
 from evalflows.evaluators.score import Place
-from evalflows.evaluators.views import RunView
+from evalflows.evaluators.views import RunView, offer_pair
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.store.described import comparison_spec, to_described
 from evalflows.store.queries.complete_judgements import FAILED_OUTPUT, judgement_id, pair_id

@@ -24,14 +24,13 @@ from evalflows.engine.may_call_models import (
 )
 from evalflows.engine.prepare import PreparedExperiment, PreparedTraces, prepare
 from evalflows.engine.quick_processes import check_quick
-from evalflows.engine.sampling import draw
+from evalflows.engine.running import draw
 from evalflows.engine.secret_blocks import key_for
 from evalflows.engine.spec_evaluators import PreparedEvaluator, is_ours
 from evalflows.engine.spec_targets import make_target
 from evalflows.engine.views import RequestedInputs, example_view
 from evalflows.evaluators.binding import Bound
-from evalflows.evaluators.offers import offer_pair, offer_run
-from evalflows.evaluators.views import RunView
+from evalflows.evaluators.views import RunView, offer_pair, offer_run
 from evalflows.llm import local
 from evalflows.llm.connections import known, resolve
 from evalflows.llm.ledger import Recorder, recording

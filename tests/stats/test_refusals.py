@@ -16,10 +16,9 @@ from evalflows.stats.label_choice import label_next
 from evalflows.stats.length_control import length_controlled_rates
 from evalflows.stats.means import combined_share, linearised, mean_estimate, share_estimate
 from evalflows.stats.multiple_tests import adjusted
-from evalflows.stats.pair_share import pair_share
 from evalflows.stats.paired import paired_difference
 from evalflows.stats.power import cautious_sd, detectable_effect, difference_components, needed_examples, plan_sizes
-from evalflows.stats.proportions import one_sided_p
+from evalflows.stats.proportions import one_sided_p, pair_share
 from evalflows.stats.ratings import bradley_terry, cycles, rank_ranges
 from evalflows.stats.sequential import cluster_values, confidence_sequence
 from evalflows.stats.weights import means_of_examples, one_at_a_time, pareto_front, run_parts

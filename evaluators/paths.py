@@ -1,4 +1,5 @@
-"""Values at a path in what an application was asked, answered or retrieved."""
+"""Values at a path in what an application was asked, answered or retrieved, and the field that is compared or
+judged."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,5 @@
-"""What evaluators get to see: examples, runs, and the judgements of others."""
+"""What evaluators get to see: examples, runs, and the judgements of others, as views and as arguments in LangSmith's
+and in Langfuse's names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

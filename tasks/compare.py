@@ -1,4 +1,5 @@
-"""Pairwise comparison: resolve its spec, record votes, finish and publish."""
+"""Pairwise comparison: resolve its spec, record votes, compute win rates and ratings and whether it may stop early,
+finish and publish."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,5 +1,5 @@
-"""Scores computed from all answers and judgements of an experiment: composites, run-level metrics, robustness, and
-judges against human labels."""
+"""Scores computed from all answers and judgements of an experiment: composites, how robust a ranking is to their
+weights, run-level metrics, robustness, and judges against human labels."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

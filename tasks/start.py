@@ -1,4 +1,5 @@
-"""Start, resume and describe work that has an owner in the store, and say how resumed work has changed."""
+"""Start, resume and describe work that has an owner in the store, say how resumed work has changed, and hold its lease,
+so that one process at a time works on it."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,5 @@
-"""Work through the chunks of a run, wave by wave, on its engine.
+"""Work through the chunks of a run, wave by wave, on its engine: each is answered by every target, or judged by every
+evaluator.
 
 A wave ends before the next begins, so that gates may look at what it brought. Other processes get a part of the budget
 with each chunk; those whose part was too small are repeated in this process if some of the budget is left.

@@ -1,4 +1,5 @@
-"""Any stored experiments against a baseline, started together or apart, and against the runs before them.
+"""Any stored experiments against a baseline, started together or apart, and against the runs before them; and several
+candidates of one gate: whether its own metrics tell them apart, and which is best.
 
 Diffs are kept in the process while the rows that they rest on are the same.
 """

@@ -1,4 +1,5 @@
-"""Win rates of pairwise comparisons, with intervals and verdicts, and Bradley-Terry ratings of the experiments."""
+"""Win rates of pairwise comparisons, with intervals and verdicts, and Bradley-Terry ratings of the experiments. A
+comparison that is judged in batches has intervals that hold at every look, so that it may stop early."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Compare experiments."""
+"""Compare experiments, and the result of a comparison."""
 
 import asyncio
 import json

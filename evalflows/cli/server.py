@@ -1,4 +1,5 @@
-"""The local Prefect server: start it with a worker, show it, stop it, and register deployments."""
+"""The local Prefect server: start it with a worker, as processes that start and end together, show it, stop it, and
+register deployments."""
 
 import os
 import shlex

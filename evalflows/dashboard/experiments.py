@@ -1,4 +1,4 @@
-"""The pages of one experiment, of several, and of one example."""
+"""The pages of experiments: their list, one, several, and one example."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

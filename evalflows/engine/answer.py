@@ -1,4 +1,9 @@
-"""Answer: call every target on every example of a chunk, in rounds."""
+"""Answer: call every target on every example of a chunk, in rounds; or look up recorded answers, and judge them in the
+same pass.
+
+Otherwise recorded answers would be written, read and parsed again before they are judged, which takes longer than most
+rules.
+"""
 
 import asyncio
 import time

@@ -1,4 +1,6 @@
-"""Judge a chunk: every evaluator judges every subject in it, with cascades, within the budget.
+"""Judge a chunk: every evaluator judges every subject in it, with cascades, within the budget; and notes on what judges
+are shown, before the first of them is paid: answers of several fields that they see whole, and contexts that reach a
+judge of correctness.
 
 Rules judge a subject one after another on one thread. Their scores become columns, written once per block, except those
 that took long, which are rows on disk at once, like those of judges.

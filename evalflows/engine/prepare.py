@@ -1,5 +1,6 @@
-"""Prepare specs of experiments, comparisons and trace evaluations: what they name is resolved to code, and their
-evaluators are bound."""
+"""Prepare specs of experiments, comparisons and trace evaluations: what they name is resolved to code, their evaluators
+are bound, and texts of files are written into them, so that versions and resumptions include these: prompts of targets
+and judges, and taxonomies of failure modes with the rules on those that are closed."""
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

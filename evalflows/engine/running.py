@@ -1,5 +1,5 @@
-"""Runnable evaluators: prepared ones with the model calls, budget and breaker of this process; and the endpoints that
-they call, with the history of their limiters."""
+"""Runnable evaluators: prepared ones with the model calls, budget and breaker of this process; the endpoints that they
+call, with the history of their limiters; and samples of what they judge."""
 
 import hashlib
 import math

@@ -1,4 +1,6 @@
-"""An HTTP client that reads no more of a response than allowed, and follows no redirect.
+"""An HTTP client that reads no more of a response than allowed, and follows no redirect; and its connections to one
+server: they are opened one after another, and before the answers whose latencies are compared. The time to open one is
+no part of an answer's latency.
 
 An endpoint could otherwise answer without end, or with a few kilobytes that unpack to gigabytes, and hand the prompt on
 to another host.

@@ -1,4 +1,5 @@
-"""What an endpoint says of an error, in whatever shape: its message in one line, its kind, and how long to wait.
+"""Errors of attempts at a call: their kind, and their message in one line without keys; also what an endpoint says of
+an error, in whatever shape, and how long to wait.
 
 Providers, gateways and proxies agree on no shape: `{"error": {…}}`, `{"error": "…"}`, `{"detail": […]}`, a list of
 these, plain text, an HTML page; with a status of 4xx or 5xx, or with HTTP 200.

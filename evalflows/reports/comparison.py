@@ -1,4 +1,4 @@
-"""The report of a comparison: win rates, ratings and judge biases."""
+"""The report of a comparison: win rates, ratings and judge biases, and its judged pairs, one page at a time."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,5 @@
-"""Gate decisions: the conclusion on a candidate, the rules behind it, what could still be wrong with it, and how to
-reproduce it."""
+"""Gate decisions: the conclusion on a candidate, the rules behind it, what could still be wrong with it and in which
+slices it got worse, from what is stored, and how to reproduce it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,5 +1,5 @@
-"""Candidates against a baseline: figures, what else differs, and what changed example by example, in words and as the
-document of `evalflows diff --format json`."""
+"""Candidates against a baseline: figures, what else differs, and what changed example by example, in words, as the
+document of `evalflows diff --format json`, and as Markdown."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace

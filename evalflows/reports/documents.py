@@ -1,4 +1,5 @@
-"""Reports of experiments and decisions as JSON documents."""
+"""Reports of experiments and decisions as JSON documents; those of plans and backtests as they are kept: what `--format
+json` gives, as far as a terminal shows it."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,5 @@
-"""One example of an experiment: its runs and scores, its place among the others, its labels and repeats."""
+"""One example of an experiment: its runs and scores, its place among the others, its labels and repeats, and its values
+in earlier experiments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
-"""What only the page of one experiment shows: distributions of values, costs by source, kinds of failures, and related
-experiments."""
+"""What only the page of one experiment shows: distributions of values, costs by source, kinds of failures, related
+experiments, and the list of examples, filtered and sorted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

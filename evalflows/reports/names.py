@@ -1,4 +1,5 @@
-"""Names of experiments that tell them apart, and times as they are shown."""
+"""Names of experiments that tell them apart, times as they are shown, and what people call the version of an
+application: the given one, else its git commit by tag or subject."""
 
 import subprocess
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Compared examples with what each of several systems answered, side by side."""
+"""Compared examples with what each of several systems answered, side by side: which are shown, and in which order."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Metric specs: direction, range, margin, and composites."""
+"""Metric specs: direction, range, margin, and composites; and score configs: which values a score may have."""
 
 import math
 from typing import Annotated, Literal

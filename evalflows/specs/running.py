@@ -1,4 +1,5 @@
-"""Settings of every kind of run: its connections, its budget, and how it recovers from failures."""
+"""Settings of every kind of run: its connections, its budget, how it recovers from failures, and the engine that runs
+its chunks."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,5 +1,5 @@
-"""The error of a judge against human labels, and prediction-powered inference: a mean from few human labels and many
-judge scores."""
+"""The error of a judge against human labels, with the rates of both kinds, and prediction-powered inference: a mean
+from few human labels and many judge scores."""
 
 import math
 from collections.abc import Hashable, Sequence

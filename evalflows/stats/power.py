@@ -1,4 +1,5 @@
-"""Power analysis: minimum detectable effects and sample sizes of paired comparisons."""
+"""Power analysis: minimum detectable effects and sample sizes of paired comparisons, and where the variance of a
+difference comes from."""
 
 import math
 from collections.abc import Callable, Sequence

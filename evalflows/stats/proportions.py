@@ -1,4 +1,5 @@
-"""Intervals and tests for proportions, one-sided p-values against a threshold, and the distributions that they need."""
+"""Intervals and tests for proportions and shares of pairs won, one-sided p-values against a threshold, and the
+distributions that they need."""
 
 import math
 from collections import Counter

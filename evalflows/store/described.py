@@ -1,4 +1,8 @@
-"""What judged a run, as it is stored: evaluators, composites and the mapper, with the versions that tell runs apart."""
+"""What rows hold as JSON: what judged a run (evaluators, composites and the mapper, with the versions that tell runs
+apart), and specs, parsed once and cached; specs are frozen, so sharing them is safe.
+
+Each raises StorageError for one that cannot be read: another version stored it, or something else changed the row.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

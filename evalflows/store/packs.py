@@ -1,4 +1,4 @@
-"""Packed files of finished owners.
+"""Packed files of finished owners, and sealed rows, packed or in files of their own.
 
 `<table>/packed/all/<12 hexadecimal digits>.parquet` holds sealed rows of the owners that its metadata list. An owner
 that has a file of its own, sealed or open, is read from that: its packed rows are of an earlier state.

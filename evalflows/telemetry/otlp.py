@@ -1,5 +1,6 @@
-"""Traces and logs of OpenTelemetry's protocol (OTLP), as protobuf or JSON, as rows: every valid span, whatever else
-is in the request.
+"""Traces and logs of OpenTelemetry's protocol (OTLP), as protobuf or JSON, as rows: every valid span, whatever else is
+in the request. Its elements are counted before it is parsed: an empty span takes two bytes of a request, almost none
+after compression, and some hundred bytes of memory once it is an object.
 
 Requests are protobuf messages, or those that `parse_json` returns. (protobuf's own JSON parser must not be used: it
 reads OTLP's hexadecimal ids as base64, without an error.)

@@ -1,5 +1,5 @@
 """LangSmith's `evaluate`, `evaluate_existing` and `evaluate_comparative` on top of evalflows' own, with its targets and
-evaluators adapted."""
+evaluators adapted, and LangChain's string evaluators as LangSmith's SDK wraps them."""
 
 import asyncio
 import inspect

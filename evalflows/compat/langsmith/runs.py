@@ -1,4 +1,5 @@
-"""LangSmith's projects, runs and feedback as its client's methods."""
+"""LangSmith's projects, runs and feedback as its client's methods, and its language of filters of runs:
+`and(eq(run_type, "llm"), gt(latency, "5s"))`."""
 
 import json
 import operator

@@ -1,4 +1,4 @@
-"""Labels of people beside a judge's scores, of runs and of pairs."""
+"""Labels of people beside a judge's scores, of runs and of pairs, and preferences as training data."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

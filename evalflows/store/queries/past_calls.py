@@ -1,4 +1,4 @@
-"""Model calls that were made before, for an estimate of what a run costs."""
+"""What earlier runs called and measured, for an estimate of what a run costs and how many examples it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Production in the store: traces as a list, and the items that a trace evaluation judges."""
+"""Production in the store: traces as a list, the items that a trace evaluation judges, and filters of traces as
+conditions in SQL."""
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 

@@ -1,4 +1,4 @@
-"""Windows of production: sums of each metric by hour or day and slice.
+"""Windows of production: sums of each metric by hour or day and slice, and single scores for statistics.
 
 What comes back does not grow with the number of traces, and neither does the memory: a day is read at once, and only
 the columns that are needed.

@@ -18,7 +18,7 @@ from evalflows.tasks.compare import (
 )
 from evalflows.tasks.controls import run_controls
 from evalflows.tasks.finish import calls_end_with_the_flow, finish, raise_failures
-from evalflows.tasks.flow_runs import run_name
+from evalflows.tasks.progress import run_name
 from evalflows.tasks.start import lease_of, start_comparison
 from evalflows.tasks.take_up import restrict_deployed_run
 from evalflows.tasks.work_through import judge_chunks, work_through

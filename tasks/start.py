@@ -1,10 +1,11 @@
-"""Start, resume and describe work that has an owner in the store, say how resumed work has changed, and hold its lease,
-so that one process at a time works on it."""
+"""Start, resume and describe work that has an owner in the store, experiments and comparisons among it, say how resumed
+work has changed, and hold its lease, so that one process at a time works on it."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Literal, TypeVar
 
@@ -13,17 +14,24 @@ from prefect.cache_policies import NO_CACHE
 from prefect.context import FlowRunContext
 
 from evalflows.analysis.comparability import changed_parts, parts_in
+from evalflows.analysis.final_looks import take_look
 from evalflows.engine.budget_parts import AnySpec
+from evalflows.engine.chunks import chunk_size
+from evalflows.engine.may_call_models import HOW_TO_RECORD, unlimited
+from evalflows.engine.order import ORDER_SEED
 from evalflows.engine.pair_trials import n_trials, pair_chunk_size, pairs_of
-from evalflows.engine.pairs import Context, experiments_of
-from evalflows.engine.prepare import id_of_run_key
+from evalflows.engine.pairs import experiments_of
+from evalflows.engine.prepare import PreparedComparison, PreparedExperiment, experiment_id, id_of_run_key
+from evalflows.engine.quick_processes import is_quick
 from evalflows.engine.revision import revision
 from evalflows.engine.run_context import RunContext
+from evalflows.engine.spec_targets import said_version, target_code, target_version
 from evalflows.engine.votes import read_votes
 from evalflows.llm import loop
 from evalflows.specs.code_versions import listed
 from evalflows.specs.comparison import ComparisonSpec, VotesSpec
 from evalflows.specs.errors import UNREACHABLE, InputError
+from evalflows.specs.escaping import print_note
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.described import DescribedEvaluator, comparison_spec, experiment_spec, from_described, to_described
@@ -45,11 +53,14 @@ Row = TypeVar("Row", bound=ExperimentRow | ComparisonSetRow)
 KEPT = ("chunk_size", "seed", "started_at")
 """Columns that a resumed experiment or comparison keeps from its first start. A comparison's seed may not differ."""
 
-FIXED_COLUMNS = (
+FIXED_OF_COMPARISONS = (
     *("evaluators", "randomize_order", "both_orders", "order_rule"),
     *("seed", "failed_output_policy", "repetitions"),
 )
 """What a resumed comparison must have in common with its first start."""
+
+FIXED_OF_EXPERIMENTS = ("snapshot_id", "repetitions", "target_version", "application_version", "evaluators")
+"""What a resumed experiment must have in common with its first start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +267,7 @@ def _code(evaluators: str) -> dict[str, str]:
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def start_comparison(run: Context, resume: str | None = None) -> ComparisonSetRow:
+def start_comparison(run: RunContext[PreparedComparison], resume: str | None = None) -> ComparisonSetRow:
     """Start or resume a comparison; a finished one is returned unchanged.
 
     A comparison is resumed if its id is `resume`, it has the same run key, or this flow run is re-run. It may have more
@@ -268,12 +279,14 @@ def start_comparison(run: Context, resume: str | None = None) -> ComparisonSetRo
     if resume:
         enter_stage(run, "resuming")
     check_limits(run.prepared.spec.connections)
-    (row,) = rows_to_start(run, resume, _rows, _changes)
+    (row,) = rows_to_start(run, resume, _comparison_rows, _changes)
     run.reset()
     return open_or_resume(run.store, row)
 
 
-def _rows(run: Context, identity: str, columns: Mapping[str, Any]) -> list[ComparisonSetRow]:
+def _comparison_rows(
+    run: RunContext[PreparedComparison], identity: str, columns: Mapping[str, Any]
+) -> list[ComparisonSetRow]:
     store, spec = run.store, run.prepared.spec
     row = ComparisonSetRow(
         comparison_id=identity,
@@ -314,7 +327,7 @@ def _of_votes(spec: VotesSpec) -> dict[str, Any]:
 
 def _changes(before: ComparisonSetRow, row: ComparisonSetRow) -> Iterator[str]:
     """Yield in words how a resumed comparison differs in more than added experiments."""
-    yield from changes_in_words(before, row, FIXED_COLUMNS)
+    yield from changes_in_words(before, row, FIXED_OF_COMPARISONS)
     if (was := comparison_spec(before).batch) != (now := comparison_spec(row).batch):
         yield f"then {_batches(was)}, now {_batches(now)}"
     if (old := _pairs(before)) != (new := _pairs(row)):
@@ -359,3 +372,74 @@ def _called(spec: AnySpec) -> str:
     if isinstance(spec, ComparisonSpec):
         return f"comparison {spec.title!r}"
     return f"{'experiment' if isinstance(spec, ExperimentSpec) else 'trace evaluation'} {spec.name!r}"
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def start_experiments(run: RunContext[PreparedExperiment], resume: str | None = None) -> list[ExperimentRow]:
+    """Start or resume one experiment per target; finished ones are returned unchanged.
+
+    An experiment is resumed if it belongs to the run group `resume`, has the same run key, or if this flow run is
+    re-run.
+
+    Raise InputError if a resumed experiment was started from another spec, for a limit that Prefect does not have, and
+    if the final examples have been run too often.
+    """
+    if resume:
+        enter_stage(run, "resuming")
+    spec, store = run.prepared.spec, run.store
+    check_limits(spec.connections)
+    rows = rows_to_start(run, resume, _experiment_rows, partial(changes_in_words, columns=FIXED_OF_EXPERIMENTS))
+    _say_what_no_budget_limits(run.prepared)
+    if spec.run_key is not None and resume is None:
+        _say_what_is_reused(store, spec.run_key, rows)
+    take_look(store, spec, rows[0].run_group, rows[0].git_commit)
+    run.reset()
+    return [open_or_resume(store, row) for row in rows]
+
+
+def _experiment_rows(
+    run: RunContext[PreparedExperiment], group: str, columns: Mapping[str, Any]
+) -> list[ExperimentRow]:
+    prepared, spec = run.prepared, run.prepared.spec
+    query = "select n_examples from source.snapshots where snapshot_id = ?"
+    ((n_examples,),) = run.store.query(query, [spec.dataset.snapshot])
+    size = spec.batch or spec.chunk_size or chunk_size(n_examples, spec.repetitions, is_quick=is_quick(prepared))
+    return [
+        ExperimentRow(
+            experiment_id=experiment_id(group, target.name),
+            run_group=group,
+            name=spec.experiment_name(target.name),
+            dataset_name=spec.dataset.name,
+            snapshot_id=spec.dataset.snapshot or "",
+            n_examples=n_examples,
+            repetitions=spec.repetitions,
+            chunk_size=size,
+            seed=None if spec.batch is None else ORDER_SEED,
+            target=target.name,
+            target_kind=target.kind,
+            target_version=target_version(target, spec.connections),
+            target_code=target_code(target),
+            application_version=said_version(target),
+            evaluators=to_described(prepared.described),
+            **columns,
+        )
+        for target in spec.targets
+    ]
+
+
+def _say_what_no_budget_limits(prepared: PreparedExperiment) -> None:
+    spec, owners = prepared.spec, dict[str, list[str]]()
+    for limit in ("budget_usd", "max_calls"):
+        if getattr(spec, limit) is not None:
+            for owner in unlimited(spec.targets, prepared.of_runs, of_calls=limit == "max_calls"):
+                owners.setdefault(owner, []).append(limit)
+    for owner, limits in owners.items():
+        print_note(f"{' and '.join(limits)} cannot limit the calls of {owner}, which are not recorded: {HOW_TO_RECORD}")
+
+
+def _say_what_is_reused(store: Store, run_key: str, rows: Sequence[ExperimentRow]) -> None:
+    query = "select count(*) from source.outputs where list_contains(?, experiment_id) and status = 'ok'"
+    ((answers,),) = store.query(query, [[row.experiment_id for row in rows]])
+    if answers:
+        since = min(row.started_at for row in rows)
+        print_note(f"reusing {answers} answers of {since:%Y-%m-%d %H:%M} UTC (run_key {run_key!r}); --fresh asks again")

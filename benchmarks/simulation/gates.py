@@ -17,7 +17,7 @@ from evalflows.stats.clusters import clustering_of, degrees_of_freedom
 from evalflows.stats.means import mean_estimate, skewed_t_interval, skewness_of_mean
 from evalflows.stats.paired import effective_counts, paired_difference, paired_differences
 from evalflows.stats.proportions import clipped, clopper_pearson_interval, paired_share_interval
-from evalflows.store.rule_outcomes import Kind
+from evalflows.store.described import Kind
 
 CONFIDENCE_LEVEL, MIN_EXAMPLES = 0.95, 20
 PASSED = Figure(name="PASS", at_most=0.025)

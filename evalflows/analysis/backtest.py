@@ -27,7 +27,7 @@ from evalflows.stats.clusters import clustering_of
 from evalflows.stats.means import ShareEstimate, share_estimate
 from evalflows.stats.proportions import PairShare, pair_share
 from evalflows.store.described import experiment_spec
-from evalflows.store.queries.approvals import Approval, approvals
+from evalflows.store.queries.conclusions import Approval, approvals
 from evalflows.store.queries.values import Mask, MetricValues, RepetitionValues, has_two_values, repetition_values
 from evalflows.store.records import DecisionConclusion, ExperimentRow, Reason
 from evalflows.store.sql import ask

@@ -35,8 +35,7 @@ from evalflows.stats.pass_at_k import pass_at_k, pass_hat_k
 from evalflows.stats.power import smallest_detectable, unseen_variance
 from evalflows.stats.proportions import normal_quantile
 from evalflows.store.described import experiment_spec
-from evalflows.store.queries.example_slices import places_of, slice_values
-from evalflows.store.queries.shared_examples import SharedRounds, shared_rounds
+from evalflows.store.queries.shared_examples import SharedRounds, places_of, shared_rounds, slice_values
 from evalflows.store.queries.values import (
     MetricValues,
     Trials,

@@ -17,7 +17,7 @@ from evalflows.stats.length_control import LengthControlled, length_controlled_r
 from evalflows.stats.means import linearised
 from evalflows.stats.paired import PairedDifference, paired_difference
 from evalflows.store.described import comparison_spec
-from evalflows.store.queries.example_slices import has_value, value_at
+from evalflows.store.queries.shared_examples import has_value, value_at
 from evalflows.store.records import ComparisonSetRow, ExampleRow, Reason, ReasonCode
 from evalflows.store.sql import ask_arrow
 from evalflows.store.store import Store

@@ -17,7 +17,7 @@ from evalflows.specs.errors import InputError, names_to_choose, short
 from evalflows.specs.gate import RULE_FIELDS
 from evalflows.specs.metric_names import sliced_metric
 from evalflows.specs.values import stored
-from evalflows.store.queries.example_slices import check_slices_of
+from evalflows.store.queries.shared_examples import check_slices_of
 from evalflows.store.store import Store
 
 RULES = ("gates", "metrics", "composites", "confidence_level", "adjustment")

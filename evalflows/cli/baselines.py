@@ -11,7 +11,7 @@ from evalflows.cli.stores import store_to_list
 from evalflows.reports.decisions import decisions_of
 from evalflows.specs import hints
 from evalflows.specs.escaping import one_line
-from evalflows.store.queries.approvals import Door, approvals
+from evalflows.store.queries.conclusions import Door, approvals
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.sql import existing_store
 

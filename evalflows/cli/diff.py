@@ -26,8 +26,7 @@ from evalflows.reports.diff import (
     values_text,
 )
 from evalflows.reports.markdown_pages import after_diff
-from evalflows.reports.remarks import remarks_on
-from evalflows.reports.results import Result, differences_in
+from evalflows.reports.results import Result, differences_in, remarks_on
 from evalflows.reports.slices import SLICE_COLUMNS, examples_command, slice_cells
 from evalflows.reports.word_diff import BRACKETS, WordDiff, answers_apart
 from evalflows.reports.worst import brief_lines, change_text, cut_lines, plain_text

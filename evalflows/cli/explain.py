@@ -19,10 +19,10 @@ from evalflows.reports.worst import Worst, worst_of
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.escaping import one_line
+from evalflows.store.described import rule_outcomes
 from evalflows.store.evidence import verify_decision
 from evalflows.store.queries.looks import final_ids
 from evalflows.store.records import DecisionRow, from_json
-from evalflows.store.rule_outcomes import rule_outcomes
 from evalflows.store.signatures import is_signed, sign, signature_of
 from evalflows.store.sql import existing_store
 from evalflows.store.store import Store

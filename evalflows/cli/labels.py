@@ -160,7 +160,7 @@ def judges(form: str) -> None:
 
     What several people said of an item counts once, by majority.
     """
-    from evalflows.analysis.judge_standings import judge_standings
+    from evalflows.analysis.labels import judge_standings
 
     with store_to_list() as store:
         standings = judge_standings(store)

@@ -13,7 +13,7 @@ from evalflows.cli.sections import IN_BRIEF_SHOWN
 from evalflows.cli.show import links_here, print_next
 from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError, NotFoundError
-from evalflows.store.queries.approvals import approved
+from evalflows.store.queries.conclusions import approved
 from evalflows.store.queries.looks import look_of, newest_without_look
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.sql import existing_store

@@ -23,8 +23,7 @@ from evalflows.reports.experiment_report import overviews_of
 from evalflows.reports.kept_comparisons import KeptComparison
 from evalflows.reports.names import names_apart
 from evalflows.reports.picture import Card, card_of_results
-from evalflows.reports.remarks import verdict_sentences
-from evalflows.reports.results import Means, Result, drawing_scales, means_of
+from evalflows.reports.results import Means, Result, drawing_scales, means_of, verdict_sentences
 from evalflows.reports.side_by_side import RowFilter, RowSort, found_examples, inputs_of, side_by_side, wanted_examples
 from evalflows.reports.slices import SLICE_COLUMNS, slice_cells
 from evalflows.reports.word_diff import WordDiff, answers_apart, has_much_in_common, word_diff

@@ -22,9 +22,9 @@ from evalflows.reports.decisions import (
     with_manifests,
 )
 from evalflows.specs.metric_names import metric_of
-from evalflows.store.queries.approvals import approvals
+from evalflows.store.described import RuleOutcome
+from evalflows.store.queries.conclusions import approvals
 from evalflows.store.records import DecisionConclusion
-from evalflows.store.rule_outcomes import RuleOutcome
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 

@@ -27,15 +27,14 @@ from evalflows.reports.experiment_page import (
 from evalflows.reports.experiment_report import experiments_report, overviews_of
 from evalflows.reports.experiments import ExperimentList, ListedExperiment, ListFilter, listed_experiments
 from evalflows.reports.names import versions_of
-from evalflows.reports.remarks import verdict_sentences
-from evalflows.reports.results import drawing_scales, results_of_each
+from evalflows.reports.results import drawing_scales, results_of_each, verdict_sentences
 from evalflows.reports.slices import slice_means
 from evalflows.reports.worst import is_higher_better
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import json_text
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, base_metric, is_pass_k
-from evalflows.store.queries.approvals import approvals
+from evalflows.store.queries.conclusions import approvals
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.progress import INTERRUPTED
 from evalflows.store.records import DecisionConclusion, ExperimentRow, ExperimentState, from_json

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evalflows.analysis.judge_standings import judge_standings
+from evalflows.analysis.labels import judge_standings
 from evalflows.dashboard.charts import domain
 from evalflows.dashboard.rendering import Page, Query, Site, render, steady
 from evalflows.reports import judges

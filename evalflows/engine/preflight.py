@@ -49,7 +49,7 @@ from evalflows.specs.running import TaskRunnerSpec, check_task_runner
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.specs.watch import MEASURED, TRACES
-from evalflows.store.queries.example_slices import check_slices, has_value
+from evalflows.store.queries.shared_examples import check_slices, has_value
 from evalflows.store.queries.traces import condition
 from evalflows.store.records import CallRow, ExampleRow, from_json
 from evalflows.store.snapshots import Examples

@@ -33,7 +33,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metrics import MetricSpec, ScoreConfigSpec
 from evalflows.specs.protocols import Complete, Embed
 from evalflows.specs.traces import TraceEvaluationSpec
-from evalflows.store.queries.example_slices import value_at
+from evalflows.store.queries.shared_examples import value_at
 from evalflows.store.records import ExampleRow, LimitRow, derived_id
 
 MIN_WORKERS = 16

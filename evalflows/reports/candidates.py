@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from evalflows.reports.decisions import Decision, rule_texts
 from evalflows.specs.grouping import grouped
-from evalflows.store.rule_outcomes import RuleOutcome
+from evalflows.store.described import RuleOutcome
 from evalflows.store.store import Store
 
 

@@ -16,14 +16,14 @@ from evalflows.reports.slices import examples_command, where_lines
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, NotFoundError, names_to_choose
 from evalflows.specs.metric_names import LATENCY, MIN_EXAMPLES, base_metric, is_pass_k, metric_of, sliced_metric
+from evalflows.store.described import DIFFERENCES, RuleOutcome, rule_outcomes
 from evalflows.store.final_examples import copies_of, copies_text
 from evalflows.store.layout import quoted
 from evalflows.store.manifests import manifests, newest_evidence
-from evalflows.store.queries.approvals import approvals
+from evalflows.store.queries.conclusions import approvals
 from evalflows.store.queries.looks import final_ids, look_of, looks_until, unkept_looks
 from evalflows.store.queries.lookup import check_left_out
 from evalflows.store.records import EXCLUDED, controls_batch, from_json, uncommitted_id
-from evalflows.store.rule_outcomes import DIFFERENCES, RuleOutcome, rule_outcomes
 from evalflows.store.sql import ask, fields_of, record_of, records_of
 from evalflows.store.store import Store
 

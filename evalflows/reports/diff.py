@@ -23,8 +23,7 @@ from evalflows.reports.documents import Document, metric_document, plain
 from evalflows.reports.experiment_report import ExperimentOverview, overviews_of
 from evalflows.reports.formats import MOST_CHARACTERS, escaped, markdown_table
 from evalflows.reports.names import names_apart
-from evalflows.reports.remarks import sentences
-from evalflows.reports.results import Result, differences_in, on_chosen, results_of
+from evalflows.reports.results import Result, differences_in, on_chosen, results_of, sentences
 from evalflows.reports.slices import MOST_NAMED, SLICE_COLUMNS, search_text, slice_cells
 from evalflows.reports.word_diff import WordDiff, answers_apart, changed_words
 from evalflows.reports.worst import HIDDEN, plain_text, value_text

@@ -21,8 +21,7 @@ from evalflows.specs.grouping import grouped
 from evalflows.specs.hints import Hint
 from evalflows.specs.metric_names import MEASURES, TRIAL
 from evalflows.store.layout import quoted
-from evalflows.store.queries.approvals import approvals
-from evalflows.store.queries.conclusions import conclusions_on
+from evalflows.store.queries.conclusions import approvals, conclusions_on
 from evalflows.store.queries.continuing import continuing
 from evalflows.store.queries.lookup import find_comparison, find_experiments, is_comparison, is_decision
 from evalflows.store.records import FINAL

@@ -26,8 +26,7 @@ from evalflows.mcp_server import ReadingTools
 from evalflows.reports.experiment_report import experiments_report
 from evalflows.reports.markdown_pages import reported, results_page
 from evalflows.reports.picture import card_of
-from evalflows.reports.remarks import SEVERITIES
-from evalflows.reports.results import conclusion_text, results_of
+from evalflows.reports.results import SEVERITIES, conclusion_text, results_of
 from evalflows.specs.gate import GateSpec
 from evalflows.store.final_examples import Copy, keep_copies
 from evalflows.store.records import CheckRow, controls_batch, to_json

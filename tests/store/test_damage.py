@@ -30,7 +30,7 @@ from evalflows.store.database import shared
 from evalflows.store.described import experiment_spec
 from evalflows.store.files import FORMAT
 from evalflows.store.marker import note_packed
-from evalflows.store.queries.approvals import approved
+from evalflows.store.queries.conclusions import approved
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.values import metric_values, places_where
 from evalflows.store.query_process import _DAMAGED, QueryLimits, _answer

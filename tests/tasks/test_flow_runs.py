@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from evalflows.reports import names
-from evalflows.tasks.flow_runs import _is_random, version_of
+from evalflows.tasks.progress import _is_random, version_of
 
 
 def test_a_typed_name_is_told_from_one_of_prefect() -> None:

@@ -10,9 +10,8 @@ import pytest
 from labelled import judged, run_of, score, write_csv
 from matched import asked
 
-from evalflows.analysis.judge_standings import judge_standings
 from evalflows.analysis.label_sampling import next_to_label
-from evalflows.analysis.labels import label_check
+from evalflows.analysis.labels import judge_standings, label_check
 from evalflows.reports.example_detail import labels_of
 from evalflows.specs.errors import InputError
 from evalflows.stats.agreement import agreement

@@ -13,7 +13,7 @@ from evalflows.specs import hints
 from evalflows.specs.escaping import one_line
 from evalflows.store.queries.conclusions import Door, approvals
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.sql import existing_store
+from evalflows.store.store import existing_store
 
 
 @click.group()

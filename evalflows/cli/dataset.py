@@ -20,8 +20,7 @@ from evalflows.store.file_formats import stem
 from evalflows.store.ingest import find_snapshot, load_dataset
 from evalflows.store.records import ExampleRow, from_json
 from evalflows.store.snapshots import load_snapshot
-from evalflows.store.sql import existing_store
-from evalflows.store.store import Store
+from evalflows.store.store import Store, existing_store
 
 if TYPE_CHECKING:
     from evalflows import TraceDataset

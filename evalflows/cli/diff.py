@@ -33,8 +33,7 @@ from evalflows.reports.worst import brief_lines, change_text, cut_lines, plain_t
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
 from evalflows.store.queries.lookup import find_experiments, names_of, run_groups, runs_named
-from evalflows.store.sql import existing_store
-from evalflows.store.store import Store
+from evalflows.store.store import Store, existing_store
 
 SIDE_BY_SIDE = 100
 """Columns from which answers stand beside each other."""

@@ -24,8 +24,7 @@ from evalflows.store.evidence import verify_decision
 from evalflows.store.queries.looks import final_ids
 from evalflows.store.records import DecisionRow, from_json
 from evalflows.store.signatures import is_signed, sign, signature_of
-from evalflows.store.sql import existing_store
-from evalflows.store.store import Store
+from evalflows.store.store import Store, existing_store
 
 
 @click.command()

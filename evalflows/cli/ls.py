@@ -16,8 +16,8 @@ from evalflows.reports.names import Version, versions_of
 from evalflows.specs.escaping import one_line
 from evalflows.store.layout import Layout
 from evalflows.store.queries.conclusions import conclusions_on, worse_before
-from evalflows.store.sql import ask, is_store, no_experiments, no_store
-from evalflows.store.store import Store
+from evalflows.store.sql import ask
+from evalflows.store.store import Store, is_store, no_experiments, no_store
 
 Gates = Mapping[str, Mapping[str, str]]
 """The newest conclusion of each gate on an experiment: by experiment, then by gate."""

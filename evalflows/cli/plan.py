@@ -16,8 +16,7 @@ from evalflows.reports.documents import PlanDocument, PlannedCallsDocument, plai
 from evalflows.specs import hints
 from evalflows.store.queries.kept_reports import keep_report
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.sql import existing_store
-from evalflows.store.store import Store
+from evalflows.store.store import Store, existing_store
 
 if TYPE_CHECKING:
     from evalflows.analysis.plan import Plan

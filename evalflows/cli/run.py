@@ -51,8 +51,7 @@ from evalflows.store.layout import Layout
 from evalflows.store.queries import lookup
 from evalflows.store.queries.kept_reports import find_report, is_report
 from evalflows.store.queries.looks import final_ids
-from evalflows.store.sql import existing_store
-from evalflows.store.store import Store
+from evalflows.store.store import Store, existing_store
 
 if TYPE_CHECKING:
     from evalflows.reports.candidates import CandidatesOfGate

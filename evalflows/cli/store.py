@@ -28,7 +28,8 @@ from evalflows.store.exports import Exported, whole_file, write_query, write_who
 from evalflows.store.packing import SETTLED_S, Packed, pack
 from evalflows.store.queries.labels import preferences_of
 from evalflows.store.queries.lookup import find_comparison
-from evalflows.store.sql import existing_store, select_from
+from evalflows.store.sql import select_from
+from evalflows.store.store import existing_store
 from evalflows.store.views import grain, is_mart, view_files
 
 COPY = click.option("--copy", is_flag=True, help="Tables that stand alone, instead of views that read the store.")

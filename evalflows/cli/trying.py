@@ -16,8 +16,7 @@ from evalflows.specs.errors import IncompleteError, InputError, NotFoundError
 from evalflows.store.queries.conclusions import approved
 from evalflows.store.queries.looks import look_of, newest_without_look
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.sql import existing_store
-from evalflows.store.store import Store
+from evalflows.store.store import Store, existing_store
 
 if TYPE_CHECKING:
     from evalflows.specs.experiment import ExperimentSpec

@@ -38,8 +38,7 @@ from evalflows.store.queries.conclusions import approvals
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.progress import INTERRUPTED
 from evalflows.store.records import DecisionConclusion, ExperimentRow, ExperimentState, from_json
-from evalflows.store.sql import no_experiments
-from evalflows.store.store import Store
+from evalflows.store.store import Store, no_experiments
 
 ITEMS_IN_PAGE = 25
 """Examples in the table."""

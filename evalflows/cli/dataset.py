@@ -153,13 +153,7 @@ dataset.add_command(from_traces)
 @FORMAT
 @with_one_line_errors
 def add(
-    path: str,
-    name: str | None,
-    inputs: str | None,
-    reference: str | None,
-    id_: str | None,
-    replace: bool,
-    form: str,
+    path: str, name: str | None, inputs: str | None, reference: str | None, id_: str | None, replace: bool, form: str
 ) -> None:
     """Add the rows of the file at PATH (JSONL, JSON, CSV, Parquet) to a dataset, or create the dataset.
 

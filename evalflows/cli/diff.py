@@ -73,12 +73,7 @@ _STYLES = {"removed": "red", "added": "green", "cut": "yellow"}
 @with_detail
 @with_one_line_errors
 def diff(
-    baseline: str,
-    candidates: tuple[str, ...],
-    limit: int | None,
-    form: str,
-    detail: Detail,
-    **settings: object,
+    baseline: str, candidates: tuple[str, ...], limit: int | None, form: str, detail: Detail, **settings: object
 ) -> None:
     """Compare stored experiments with a BASELINE, on the metrics that they share.
 

@@ -137,8 +137,7 @@ def duckdb(file: str, copy: bool, only: tuple[str, ...], is_all: bool) -> None:
         raise InputError("export duckdb: got --only, which needs --copy")
     store, target = existing_store(), Path(file)
     _report(
-        file,
-        export_tables(store, target, only, is_all=is_all) if copy else export_views(store, target, is_all=is_all),
+        file, export_tables(store, target, only, is_all=is_all) if copy else export_views(store, target, is_all=is_all)
     )
 
 

@@ -88,10 +88,7 @@ def answers_of(pair: comparison.JudgedPair, most: int = IN_TABLE) -> tuple[Answe
 
 def listed_pairs(site: Site, query: Query, row: ComparisonSetRow, names: Mapping[str, str]) -> dict[str, object]:
     """Return what the template's list of pairs is made from."""
-    metrics, splits = (
-        comparison.pair_metrics(site.store, row.comparison_id),
-        comparison.pair_splits(site.store, row),
-    )
+    metrics, splits = comparison.pair_metrics(site.store, row.comparison_id), comparison.pair_splits(site.store, row)
     if not metrics:
         return {"metrics": metrics, "pairs": None, "address": None}
     choice = comparison.PairChoice(

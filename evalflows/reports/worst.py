@@ -355,12 +355,7 @@ def _below_mean(store: Store, result: Result, hidden: Set[str]) -> list[WorstIte
 
 
 def all_worst(
-    store: Store,
-    experiments: Sequence[str],
-    metrics: Sequence[str],
-    against: str | None = None,
-    *,
-    hidden: Set[str],
+    store: Store, experiments: Sequence[str], metrics: Sequence[str], against: str | None = None, *, hidden: Set[str]
 ) -> list[WorstExamples]:
     """Return all examples that got worse by each of the metrics, worst first, without those that are hidden.
 

@@ -10,7 +10,7 @@ from evalflows.cli.output import DECISION_STYLES, Console, Text, console, echo, 
 from evalflows.cli.sections import IN_BRIEF, Section, lines_section, print_sections
 from evalflows.reports.documents import BacktestDocument, PastDecisionDocument, plain
 from evalflows.specs import hints
-from evalflows.store.queries.kept_reports import keep_report
+from evalflows.store.kept_checks import keep_report
 from evalflows.store.store import Store
 
 

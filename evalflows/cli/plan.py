@@ -14,7 +14,7 @@ from evalflows.cli.output import Table, Text, console, echo, table
 from evalflows.cli.running import find_modules_here
 from evalflows.reports.documents import PlanDocument, PlannedCallsDocument, plain
 from evalflows.specs import hints
-from evalflows.store.queries.kept_reports import keep_report
+from evalflows.store.kept_checks import keep_report
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.store import Store, existing_store
 

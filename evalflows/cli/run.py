@@ -47,9 +47,9 @@ from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError
 from evalflows.specs.escaping import one_line
 from evalflows.specs.home import home_root
+from evalflows.store.kept_checks import find_report, is_report
 from evalflows.store.layout import Layout
 from evalflows.store.queries import lookup
-from evalflows.store.queries.kept_reports import find_report, is_report
 from evalflows.store.queries.looks import final_ids
 from evalflows.store.store import Store, existing_store
 

@@ -112,7 +112,9 @@ def listed_pairs(site: Site, query: Query, row: ComparisonSetRow, names: Mapping
         "address": address,
         "page_address": lambda page: address(page=page),
         "answers_of": answers_of,
-        "pair_address": lambda pair: _pair_address(site, row, pair),
+        "pair_address": lambda pair: site.links.page(
+            *("pairwise", row.comparison_id, "pair"), metric=pair.metric, left=pair.left_run_id, right=pair.right_run_id
+        ),
     }
 
 
@@ -136,12 +138,6 @@ def _address(site: Site, row: ComparisonSetRow, choice: comparison.PairChoice) -
         return f"{base}#pairs" if base else None
 
     return address
-
-
-def _pair_address(site: Site, row: ComparisonSetRow, pair: comparison.JudgedPair) -> str | None:
-    return site.links.page(
-        *("pairwise", row.comparison_id, "pair"), metric=pair.metric, left=pair.left_run_id, right=pair.right_run_id
-    )
 
 
 @steady

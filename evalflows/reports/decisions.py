@@ -446,7 +446,12 @@ def _of_rule(rule: RuleOutcome, tested: _Tested | None) -> Iterator[str]:
         yield f"{name}: {_missing(rule, tested)}"
     if n is not None and n < MIN_EXAMPLES:  # a gate may ask for fewer
         yield f"{name}: n = {n}, fewer than the {MIN_EXAMPLES} that gates ask for by default"
-    if rule.rule == "threshold" and _includes_bound(rule):
+    if (
+        rule.rule == "threshold"
+        and rule.low is not None
+        and rule.high is not None
+        and rule.low <= rule.bound <= rule.high
+    ):
         yield (
             f"{name}: only the mean counts, and its interval {_interval(rule, rule.low, rule.high)} includes the "
             f"bound {rule.bound:g}: chance may have decided (confident_thresholds take it into account)"
@@ -476,10 +481,6 @@ def _missing(rule: RuleOutcome, tested: _Tested | None) -> str:
         effect = ", which can change the outcome"
     ends = (tested.worst_case_ci_low, tested.worst_case_ci_high) if tested and rule.is_difference else (None, None)
     return f"{count}{effect}" + (f"; worst-case interval {_interval(rule, *ends)}" if None not in ends else "")
-
-
-def _includes_bound(rule: RuleOutcome) -> bool:
-    return rule.low is not None and rule.high is not None and bool(rule.low <= rule.bound <= rule.high)
 
 
 def _interval(rule: RuleOutcome, low: float | None, high: float | None) -> str:

@@ -28,7 +28,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evalflows.analysis.monitoring import acknowledge
-from evalflows.analysis.review import give_label, question_about
+from evalflows.analysis.reviewing import give_label, question_about
 from evalflows.dashboard import datasets
 from evalflows.dashboard.compare import compare_example_page, compare_page, compare_slices_page
 from evalflows.dashboard.comparisons import comparisons_page

@@ -18,7 +18,7 @@ from evalflows.stats.agreement import agreement
 from evalflows.store.labels import MACHINE, Imported, add_label, import_labels
 from evalflows.store.queries.failures import bad_score, failures_of_experiments
 from evalflows.store.queries.labels import judged_and_labelled, listed_batches
-from evalflows.store.queries.review import judged_metrics, labelled_subjects, reviewed
+from evalflows.store.queries.review_items import judged_metrics, labelled_subjects, reviewed
 from evalflows.store.sql import connect
 from evalflows.store.store import Store
 from evalflows.store.views import view_files

@@ -18,7 +18,7 @@ from evalflows.stats.arrays import FloatArray
 from evalflows.stats.label_choice import label_next
 from evalflows.stats.proportions import normal_quantile, score_interval
 from evalflows.store.labels import Added, add_label, finite_number
-from evalflows.store.queries.review import GivenLabel, JudgedValues, Reviewed, ReviewItem
+from evalflows.store.queries.review_items import GivenLabel, JudgedValues, Reviewed, ReviewItem
 from evalflows.store.records import derived_id, now
 from evalflows.store.store import Store
 

@@ -12,16 +12,10 @@ from itertools import islice
 from threading import Thread
 from typing import Any
 
+from evalflows.engine import may_call_models
 from evalflows.engine.budget_parts import AnySpec
 from evalflows.engine.controls import Control, controls_of
 from evalflows.engine.isolated import check_picklable
-from evalflows.engine.may_call_models import (
-    HOW_TO_RECORD,
-    evaluator_may_call_unrecorded,
-    records_calls,
-    reports_usage,
-    target_may_call_unrecorded,
-)
 from evalflows.engine.prepare import PreparedExperiment, PreparedTraces, prepare
 from evalflows.engine.quick_processes import check_quick
 from evalflows.engine.running import draw
@@ -273,10 +267,10 @@ def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[E
     if isinstance(target, HttpTarget):
         for example in examples:
             check_body(target, _inputs(example.example_id, example.inputs), f"example {example.example_id!r}")
-    if target_may_call_unrecorded(target) and not reports_usage(target):
+    if may_call_models.target_may_call_unrecorded(target) and not may_call_models.reports_usage(target):
         _check_calls_are_recorded(f"target {target.name!r}", spec)
     made = make_target(target, _never, examples, store)
-    if isinstance(target, PythonTarget) and examples and records_calls(load(target.function)):
+    if isinstance(target, PythonTarget) and examples and may_call_models.records_calls(load(target.function)):
         _check_price_of_first_call(target, made, spec, examples[0])
     if isinstance(target, RecordedTarget) and all(_missing_answer(made, example) for example in examples):
         reason = _missing_answer(made, examples[0])
@@ -378,7 +372,7 @@ def _check_judge(judge: PreparedEvaluator[FallbackSpec], spec: AnySpec) -> None:
         check_loaded(who, bound.function)
     if settings.timeout_s is not None and not bound.is_async:
         check_picklable(bound)
-    if evaluator_may_call_unrecorded(judge):
+    if may_call_models.evaluator_may_call_unrecorded(judge):
         _check_calls_are_recorded(who, spec)
     if name and bound.asks_for("complete"):
         _check_connection(name, settings.model, who, spec)
@@ -424,8 +418,8 @@ def _check_calls_are_recorded(who: str, spec: AnySpec) -> None:
     """Raise InputError if budget_usd cannot be enforced, for a target or evaluator that may call models unrecorded."""
     if spec.budget_usd is not None and spec.budget_counts_unknown:
         raise InputError(
-            f"{who}: budget_usd cannot be enforced, since its model calls are not recorded; {HOW_TO_RECORD}, or set "
-            "budget_counts_unknown: false"
+            f"{who}: budget_usd cannot be enforced, since its model calls are not recorded; "
+            f"{may_call_models.HOW_TO_RECORD}, or set budget_counts_unknown: false"
         )
 
 

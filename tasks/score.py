@@ -1,7 +1,6 @@
 """Scores computed from all answers and judgements of an experiment: composites, how robust a ranking is to their
 weights, run-level metrics, robustness, and judges against human labels."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 
@@ -20,6 +19,7 @@ from evalflows.evaluators.views import ItemResult, offer_experiment
 from evalflows.llm import loop
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.grouping import grouped
 from evalflows.specs.metrics import CompositeSpec
 from evalflows.store.described import experiment_spec
 from evalflows.store.queries.lookup import find_experiments, run_groups
@@ -51,9 +51,8 @@ def _combine(experiment: Experiment, judges: Sequence[RunnableEvaluator]) -> Non
     enter_stage(experiment.run, "combining scores")
     identity = experiment.row.experiment_id
     outputs: list[OutputRow] = experiment.store.read("outputs", identity, texts=bool(judges))
-    of_run: defaultdict[str, list[JudgementRow]] = defaultdict(list)
-    for score in experiment.store.read("judgements", identity):
-        of_run[score.run_id or ""].append(score)
+    judgements: Sequence[JudgementRow] = experiment.store.read("judgements", identity)
+    of_run = grouped((score.run_id or "", score) for score in judgements)
     names = {composite.name for composite in experiment.spec.composites}
     for run, scores in of_run.items():  # drop composites of an earlier attempt
         of_run[run] = [score for score in scores if score.evaluator not in names]

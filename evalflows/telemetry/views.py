@@ -6,13 +6,13 @@ an instrumentation that leaves content out gives no input, not an empty one.
 """
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.grouping import grouped
 from evalflows.specs.protocols import Message
 from evalflows.store.observations import EPOCH
 from evalflows.store.trace_records import ObservationRow
@@ -312,9 +312,7 @@ def _has_content(observation: ObservationView) -> bool:
 
 def _only_step(root: ObservationView, observations: Sequence[ObservationView]) -> ObservationView | None:
     """Return the step that captured content nearest below the root, if nothing beside it did."""
-    below: defaultdict[str | None, list[ObservationView]] = defaultdict(list)
-    for observation in observations:
-        below[observation.parent_id].append(observation)
+    below = grouped((observation.parent_id, observation) for observation in observations)
     level, seen = below[root.id], {root.id}
     while level:
         if filled := [observation for observation in level if _has_content(observation)]:
@@ -385,10 +383,7 @@ def trace_view(rows: Sequence[ObservationRow]) -> TraceView:
     if not rows:
         raise ValueError("rows: got none, wanted at least one observation")
     spans = {row.span_id: row for row in rows if row.kind != "log"}
-    logs: defaultdict[str | None, list[ObservationRow]] = defaultdict(list)
-    for row in rows:
-        if row.kind == "log":
-            logs[row.parent_id].append(row)
+    logs = grouped((row.parent_id, row) for row in rows if row.kind == "log")
     alone = [row for parent, records in logs.items() if parent not in spans for row in records]
     views = [observation_view(row, logs.get(row.span_id, ())) for row in (*spans.values(), *alone)]
     views.sort(key=lambda view: (view.started_at, view.id))
@@ -486,10 +481,8 @@ def _first(items: Sequence[Any], field: Callable[[Any], str | None]) -> str | No
 
 def in_depth(observations: Sequence[ObservationView]) -> Iterator[tuple[int, ObservationView]]:
     """Yield each observation with its depth, below its parent; below nothing if the parent is missing, or itself."""
-    below: defaultdict[str | None, list[ObservationView]] = defaultdict(list)
     known = {observation.id for observation in observations}
-    for observation in observations:
-        below[observation.parent_id if observation.parent_id in known else None].append(observation)
+    below = grouped((each.parent_id if each.parent_id in known else None, each) for each in observations)
     seen: set[str] = set()
     stack = [(0, root) for root in reversed(below[None])]
     for left in (None, *observations):  # what is only its own ancestor stands at the top, too

@@ -3,7 +3,6 @@
 import base64
 import json
 import uuid
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -15,6 +14,7 @@ from evalflows.compat.langsmith.schemas import EvaluationResult, Example, Fields
 from evalflows.engine.views import run_view
 from evalflows.evaluators.views import ExampleView, RunView
 from evalflows.specs.errors import InputError, short
+from evalflows.specs.grouping import grouped
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow, from_json, to_json
 from evalflows.store.store import Store
@@ -117,9 +117,7 @@ def score_of(value: float | None, data_type: str | None) -> float | bool | None:
 def _children(steps: Sequence[Step], root: str) -> list[Run]:
     """Return a run's steps as a tree. A step whose parent is unknown becomes a child of the run itself."""
     known = {step.get("id") for step in steps} - {None}
-    by_parent: defaultdict[str, list[Step]] = defaultdict(list)
-    for step in steps:
-        by_parent[step["parent"] if step.get("parent") in known else root].append(step)
+    by_parent = grouped((step["parent"] if step.get("parent") in known else root, step) for step in steps)
     return [_child(step, root, root, by_parent) for step in by_parent[root]]
 
 

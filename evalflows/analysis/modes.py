@@ -1,4 +1,5 @@
-"""Find failure modes: group what was noted about failures, and propose modes that a taxonomy does not have yet."""
+"""Find failure modes: group what was noted about failures, and propose modes that a taxonomy does not have yet.
+Groups of texts are named by the terms that tell a group from the others."""
 
 import asyncio
 import re

@@ -2,6 +2,10 @@
 are bound, and texts of files are written into them, so that versions and resumptions include these: prompts of targets
 and judges, and taxonomies of failure modes with the rules on those that are closed."""
 
+# Preparing writes prompts, shared connections and declared metrics into the spec, and makes no model calls. It happens
+# once, before a run, and serves checks, plans and the rows of an experiment; `running.py` makes a prepared spec ready
+# to run.
+
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,5 @@
-"""Results from rows: whatever the format, its reader yields rows with the columns that tables have."""
+"""Results, the answers of systems to examples with scores, from rows: whatever the format, its reader yields rows with
+the columns that tables have."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,5 @@
-"""Read the results of other harnesses from a file, a folder, a glob or standard input, whatever their format."""
+"""Read the results of other harnesses from a file, a folder, a glob or standard input, whatever their format.
+The first bytes tell what a file is: JSON, JSON lines, XML, Parquet, CSV, or the zip of an Inspect log."""
 
 import io
 import struct

@@ -1,5 +1,5 @@
 """Settings of every kind of run: its connections, its budget, how it recovers from failures, and the engine that runs
-its chunks."""
+its chunks; and lists in specs: one item stands for a list of it, and no two have the same name."""
 
 from collections import Counter
 from collections.abc import Iterable

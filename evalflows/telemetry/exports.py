@@ -6,6 +6,8 @@ observation of its own, the root of those that have no parent. Spans are a JSON 
 exporter for Python prints them and as Phoenix exports them.
 """
 
+# What cannot be read costs only itself: of a truncated file, all records before the cut are kept.
+
 import codecs
 import io
 import json

@@ -28,7 +28,7 @@ from evalflows.stats.proportions import wilson_interval
 from evalflows.store.records import VerdictRow
 from evalflows.store.store import Store
 from evalflows.tasks.snapshot import check_and_freeze
-from evalflows.tasks.start_experiments import start_experiments
+from evalflows.tasks.start import start_experiments
 
 SECONDS, SLOWER, WANTED = 0.2, 1.2, 0.07
 SMALLEST = 1, 4

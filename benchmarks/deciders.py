@@ -33,7 +33,7 @@ from evalflows.analysis.rule_estimates import DifferenceEstimate
 from evalflows.analysis.rules import Rule, outcomes, replicated_rule
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric_names import MIN_EXAMPLES
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 from evalflows.stats.proportions import clopper_pearson_interval
 from evalflows.store.queries.values import MetricValues
 

@@ -52,7 +52,7 @@ from evalflows.cli.mcp import help_of
 from evalflows.mcp_server import ActingTools, Allowance, ReadingTools
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.experiment import ExperimentSpec, load_experiment
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 from evalflows.stats.proportions import clopper_pearson_interval
 from evalflows.store.schemas import TABLES
 from evalflows.store.store import Store

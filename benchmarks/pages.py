@@ -37,8 +37,7 @@ from evalflows.store.records import (
     to_json,
 )
 from evalflows.store.schemas import TABLES, schema_of, to_arrow
-from evalflows.store.sql import is_store
-from evalflows.store.store import Store
+from evalflows.store.store import Store, is_store
 
 TARGETS = ("prompt-a", "prompt-b")
 METRICS = ("exact_match", "contains", "helpful", "concise", "latency", "cost", "tokens", "length")

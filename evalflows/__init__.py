@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from evalflows.analysis.plan import sentences_of
     from evalflows.analysis.trace_datasets import TraceDataset
     from evalflows.api.batch_result import BatchEvaluationResult
-    from evalflows.api.comparative_result import ComparativeResult
-    from evalflows.api.comparisons import aevaluate_comparative, compare, evaluate_comparative
+    from evalflows.api.comparisons import ComparativeResult, aevaluate_comparative, compare, evaluate_comparative
     from evalflows.api.deciding import decide
     from evalflows.api.decisions import approve, decide_again, decide_on
     from evalflows.api.experiments import aevaluate, evaluate
@@ -39,8 +38,7 @@ __getattr__, __dir__ = lazy_names(
         "analysis.plan": ("sentences_of",),
         "analysis.trace_datasets": ("TraceDataset",),
         "api.batch_result": ("BatchEvaluationResult",),
-        "api.comparative_result": ("ComparativeResult",),
-        "api.comparisons": ("aevaluate_comparative", "compare", "evaluate_comparative"),
+        "api.comparisons": ("ComparativeResult", "aevaluate_comparative", "compare", "evaluate_comparative"),
         "api.decisions": ("approve", "decide_again", "decide_on"),
         "api.deciding": ("decide",),
         "api.experiments": ("aevaluate", "evaluate"),

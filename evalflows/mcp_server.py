@@ -28,13 +28,11 @@ from evalflows.analysis.figures import usd
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.evaluators.fence import fenced
 from evalflows.prefect_server import dashboard_url
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import decisions_of, find_decision
+from evalflows.reports.decisions import decisions_of, find_decision, with_limits
 from evalflows.reports.diff import diff_of, notes_of
-from evalflows.reports.example_detail import example_detail, labels_of
+from evalflows.reports.example_detail import example_detail, labels_of, past_values
 from evalflows.reports.experiment_report import ExperimentOverview, experiments_report, overviews
 from evalflows.reports.markdown_pages import after_experiments
-from evalflows.reports.past_values import past_values
 from evalflows.reports.results import Result, results_of
 from evalflows.reports.slices import slice_cells, slice_means
 from evalflows.reports.worst import WorstExamples, all_worst, value_text, worst_of

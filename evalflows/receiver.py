@@ -57,15 +57,18 @@ from evalflows.store.records import now
 from evalflows.store.spool import RECEIVED, spool_folder
 from evalflows.store.store import Store
 from evalflows.telemetry.costs import with_listed_costs
-from evalflows.telemetry.elements import (
+from evalflows.telemetry.feedback import Telemetry
+from evalflows.telemetry.ingestion import Ingested, answer_to_scores, batch_of_scores
+from evalflows.telemetry.otlp import (
     MOST_ELEMENTS,
     TooManyElementsError,
     check_elements_of_json,
     check_elements_of_protobuf,
+    invalid_spans,
+    parse_json,
+    rows_of_logs,
+    rows_of_traces,
 )
-from evalflows.telemetry.feedback import Telemetry
-from evalflows.telemetry.ingestion import Ingested, answer_to_scores, batch_of_scores
-from evalflows.telemetry.otlp import invalid_spans, parse_json, rows_of_logs, rows_of_traces
 
 Signal = Literal["traces", "logs", "langfuse"]
 Encoding = Literal["protobuf", "json"]

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Literal
 
 from evalflows.evaluators.declarations import declares, share
-from evalflows.evaluators.fields import as_text, pick, reference_value
+from evalflows.evaluators.paths import as_text, pick, reference_value
 from evalflows.evaluators.score import Score
 
 _MOST_SHOWN = 20

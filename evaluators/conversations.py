@@ -11,9 +11,9 @@ from typing import Any
 from evalflows.evaluators.agents.transcript import entry_of, lines
 from evalflows.evaluators.declarations import Direction, declares, on_the_scale, share, zero_to_one
 from evalflows.evaluators.fence import fenced
-from evalflows.evaluators.fields import pick
 from evalflows.evaluators.judges.rubric import rubric as by_rubric
 from evalflows.evaluators.judging import Temperature, ask, prompt_hash
+from evalflows.evaluators.paths import pick
 from evalflows.evaluators.prompt_texts import shipped
 from evalflows.evaluators.scales import SCALE, Combine, Reasoning, verdict_schema
 from evalflows.evaluators.score import Score

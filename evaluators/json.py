@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from evalflows.evaluators.declarations import declares, share
-from evalflows.evaluators.fields import pick
-from evalflows.evaluators.paths import PathRoots, value_at
+from evalflows.evaluators.paths import PathRoots, pick, value_at
 from evalflows.evaluators.score import Score
 from evalflows.specs.errors import short
 from evalflows.specs.json_schemas import schema_errors

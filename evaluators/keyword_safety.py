@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from evalflows.evaluators.fields import UNSPACED, as_text, pick
+from evalflows.evaluators.paths import UNSPACED, as_text, pick
 from evalflows.evaluators.score import Score
 
 _SPACELESS = re.compile(f"[{UNSPACED}]")

@@ -9,8 +9,8 @@ from evalflows.evaluators.agents.trajectory import read_trajectory
 from evalflows.evaluators.agents.transcript import lines, transcript
 from evalflows.evaluators.declarations import Direction, declares, unused_with, zero_to_one
 from evalflows.evaluators.fence import fenced
-from evalflows.evaluators.fields import answer_text
 from evalflows.evaluators.judging import JudgeReply, Temperature, ask
+from evalflows.evaluators.paths import answer_text
 from evalflows.evaluators.prompt_texts import NONE, answer, question, reference, shipped
 from evalflows.evaluators.scales import verdict_schema
 from evalflows.evaluators.score import Score

@@ -10,7 +10,7 @@ from decimal import Context, Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
 from evalflows.evaluators.declarations import needs_reference
-from evalflows.evaluators.fields import UNSPACED, pick, reference_value
+from evalflows.evaluators.paths import UNSPACED, pick, reference_value
 from evalflows.evaluators.score import Score
 
 EXACT = Context(prec=50, Emax=999_999_999, Emin=-999_999_999, traps=[])

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from evalflows.evaluators.fence import fenced
-from evalflows.evaluators.fields import pick, reference_value
+from evalflows.evaluators.paths import pick, reference_value
 
 PROMPTS = Path(__file__).parent / "prompts"
 NONE = "(none)"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evalflows.evaluators.declarations import declares, needs_reference, share
-from evalflows.evaluators.fields import answer_text, as_text, pick, reference_value
+from evalflows.evaluators.paths import answer_text, as_text, pick, reference_value
 from evalflows.specs.errors import short
 from evalflows.specs.protocols import Embed
 

@@ -15,7 +15,7 @@ from rapidfuzz.distance import Levenshtein
 
 from evalflows.evaluators.comments import explained, listed, quoted, shortened
 from evalflows.evaluators.declarations import declares, needs_reference, share
-from evalflows.evaluators.fields import answer_text, as_text, pick, reference_value
+from evalflows.evaluators.paths import answer_text, as_text, pick, reference_value
 from evalflows.specs.errors import CallError
 
 _LINE_END = re.compile("\r\n?")

@@ -2,7 +2,7 @@
 
 from prefect import flow
 
-from evalflows.tasks.composite_robustness import CHANGE, composite_robustness
+from evalflows.tasks.score import CHANGE, composite_robustness
 
 
 @flow(name="check_robustness", flow_run_name="robustness of {experiment}")

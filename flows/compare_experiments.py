@@ -9,13 +9,17 @@ from evalflows.engine.order import waves_of
 from evalflows.engine.pair_trials import PairChunk, pair_chunks, planned_pairs
 from evalflows.flows.light_flow import light_flow
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.tasks.compare import publish_comparison, record_votes, resolve_comparison
+from evalflows.tasks.compare import (
+    compute_win_rates,
+    publish_comparison,
+    record_votes,
+    resolve_comparison,
+    why_comparison_stops,
+)
 from evalflows.tasks.controls import run_controls
-from evalflows.tasks.estimate_win_rates import compute_win_rates, why_comparison_stops
 from evalflows.tasks.finish import calls_end_with_the_flow, finish, raise_failures
-from evalflows.tasks.flow_runs import run_name
-from evalflows.tasks.leases import lease_of
-from evalflows.tasks.start_comparison import start_comparison
+from evalflows.tasks.progress import run_name
+from evalflows.tasks.start import lease_of, start_comparison
 from evalflows.tasks.take_up import restrict_deployed_run
 from evalflows.tasks.work_through import judge_chunks, work_through
 

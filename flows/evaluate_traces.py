@@ -17,8 +17,8 @@ from evalflows.tasks.evaluate_traces import (
     start_batch,
 )
 from evalflows.tasks.finish import calls_end_with_the_flow
-from evalflows.tasks.flow_runs import run_name
-from evalflows.tasks.leases import lease_of
+from evalflows.tasks.progress import run_name
+from evalflows.tasks.start import lease_of
 from evalflows.tasks.take_up import restrict_deployed_run
 from evalflows.tasks.watch import watch_windows
 from evalflows.tasks.work_through import judge_chunks, work_through

@@ -4,7 +4,7 @@ from evalflows.flows.light_flow import light_flow
 from evalflows.flows.run_experiment import run_experiment
 from evalflows.specs.errors import IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.tasks.flow_runs import completed, raise_if_failed, run_name
+from evalflows.tasks.progress import completed, raise_if_failed, run_name
 from evalflows.tasks.snapshot import check_gates, recalibrations
 from evalflows.tasks.take_up import restrict_deployed_run
 from evalflows.tasks.test_and_decide import latest_decisions

@@ -12,12 +12,10 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.announce import announce
 from evalflows.tasks.controls import run_controls
 from evalflows.tasks.finish import calls_end_with_the_flow, finish, raise_failures
-from evalflows.tasks.flow_runs import completed, fails_with_gate, raise_if_failed, run_name
-from evalflows.tasks.leases import lease_of
-from evalflows.tasks.progress import planned_of
+from evalflows.tasks.progress import completed, fails_with_gate, planned_of, raise_if_failed, run_name
 from evalflows.tasks.score import combine_scores
 from evalflows.tasks.snapshot import freeze_dataset, validate_snapshot
-from evalflows.tasks.start_experiments import start_experiments
+from evalflows.tasks.start import lease_of, start_experiments
 from evalflows.tasks.take_up import restrict_deployed_run
 from evalflows.tasks.test_and_decide import check_results, compute_differences, decide, publish_results, why_gates_stop
 from evalflows.tasks.work_through import answer_and_judge, work_through

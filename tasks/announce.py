@@ -7,8 +7,7 @@ from prefect.events import emit_event
 
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.prefect_server import dashboard_url
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import Decision, decisions_named
+from evalflows.reports.decisions import Decision, decisions_named, with_limits
 from evalflows.reports.markdown_pages import decisions_page
 from evalflows.store.store import Store
 

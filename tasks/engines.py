@@ -26,7 +26,7 @@ from evalflows.engine.interrupts import raise_if_pressed
 from evalflows.engine.quick_processes import cores
 from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError
-from evalflows.specs.task_runner import TaskRunnerSpec
+from evalflows.specs.running import TaskRunnerSpec
 from evalflows.tasks.retries import retries_of
 
 Given = ParamSpec("Given")

@@ -21,17 +21,8 @@ from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.database import keep_catalog
 from evalflows.store.described import to_described
 from evalflows.store.observations import last_recorded, open_owners, seal_past_days
-from evalflows.store.queries.trace_filters import condition
-from evalflows.store.queries.traces import (
-    ItemKey,
-    Window,
-    batch_row,
-    item_keys,
-    keys_of_items,
-    last_item,
-    scored_items,
-    unreached,
-)
+from evalflows.store.queries import traces
+from evalflows.store.queries.traces import condition
 from evalflows.store.records import ExperimentState, after, now, to_json
 from evalflows.store.schemas import TRACE_SCORE_TABLES
 from evalflows.store.spool import ENDING_S, recover, spool_folder
@@ -65,8 +56,8 @@ class Batch:
     run: Context
     row: WatermarkRow
     condition: str | None
-    window: Window
-    again: list[ItemKey]  # items of earlier batches whose judges could not be reached
+    window: traces.Window
+    again: list[traces.ItemKey]  # items of earlier batches whose judges could not be reached
     planned: Planned = field(default_factory=partial(Planned, owners=frozenset(), stage="judging traces"))  # so far
     counts: Counts = field(default_factory=Counts)
     n_chunks: int = 0
@@ -98,7 +89,9 @@ def start_batch(spec: TraceEvaluationSpec, backfill: Backfill | None = None) -> 
         recover(store, folder.name, ENDING_S)
     window = _new(store, spec, identity) if backfill is None else _began(store, backfill)
     only = condition(spec.filter, spec.scope)
-    item_keys(store, spec.scope, only, window, 0)  # refuses a filter that DuckDB rejects, before anything is paid
+    traces.item_keys(
+        store, spec.scope, only, window, 0
+    )  # refuses a filter that DuckDB rejects, before anything is paid
     ((newest,),) = store.query("select max(recorded_at) from source.watermarks where evaluation_id = ?", [identity])
     started_at = after(newest)
     row = WatermarkRow(
@@ -124,7 +117,7 @@ def start_batch(spec: TraceEvaluationSpec, backfill: Backfill | None = None) -> 
     return batch
 
 
-def _new(store: Store, spec: TraceEvaluationSpec, identity: str) -> Window:
+def _new(store: Store, spec: TraceEvaluationSpec, identity: str) -> traces.Window:
     """Return the window from the watermark to the items that have settled, by the time of recording.
 
     The newest recording counts as now if the clock was set back behind it.
@@ -135,9 +128,9 @@ def _new(store: Store, spec: TraceEvaluationSpec, identity: str) -> Window:
     since, last = found[0] if found else (None, None)
     until = _settled_until(store, timedelta(seconds=spec.settles_after_s))
     if last is None:
-        return Window(moment="recorded_at", since=since, until=max(until, since or until))
+        return traces.Window(moment="recorded_at", since=since, until=max(until, since or until))
     earlier = since - timedelta(microseconds=1)  # the last item's moment is not done with
-    return Window(moment="recorded_at", since=earlier, until=max(until, since), behind=(since, last))
+    return traces.Window(moment="recorded_at", since=earlier, until=max(until, since), behind=(since, last))
 
 
 def _settled_until(store: Store, settle: timedelta) -> datetime:
@@ -159,19 +152,19 @@ def _settled_until(store: Store, settle: timedelta) -> datetime:
     return newest if first_live is None else max(settled, first_live - timedelta(microseconds=1))
 
 
-def _began(store: Store, backfill: Backfill) -> Window:
+def _began(store: Store, backfill: Backfill) -> traces.Window:
     """Return the window of a backfill, the newest first, or the rest of the one that it resumes."""
     since, until = backfill.since, backfill.until
     if since is not None and until is not None and since >= until:
         raise InputError(f"backfill: got from {since:%Y-%m-%d %H:%M} to {until:%Y-%m-%d %H:%M}, wanted a later end")
     behind = None
     if backfill.resume is not None:
-        behind = last_item(store, backfill.resume)
-        since = since or batch_row(store, backfill.resume).since
-    return Window(moment="started_at", since=since, until=until or now(), behind=behind, newest_first=True)
+        behind = traces.last_item(store, backfill.resume)
+        since = since or traces.batch_row(store, backfill.resume).since
+    return traces.Window(moment="started_at", since=since, until=until or now(), behind=behind, newest_first=True)
 
 
-def _again(batch: Batch) -> list[ItemKey]:
+def _again(batch: Batch) -> list[traces.ItemKey]:
     """Return items of earlier batches whose judges could not be reached."""
     store, row, since = batch.run.store, batch.row, batch.row.started_at - AGAIN_FOR
     query = """select count(*) from source.watermarks where evaluation_id = ? and batch_id <> ? and started_at >= ?
@@ -179,8 +172,8 @@ def _again(batch: Batch) -> list[ItemKey]:
     if store.query(query, [row.evaluation_id, row.batch_id, since]) == [(0,)]:
         return []
     versions = trace_evaluation_of(batch.run, row.batch_id).judged_by.versions
-    ids = unreached(store, row.evaluation_id, versions, UNREACHABLE, since, KEYS_AT_ONCE)
-    return keys_of_items(store, batch.spec.scope, ids, since)
+    ids = traces.unreached(store, row.evaluation_id, versions, UNREACHABLE, since, KEYS_AT_ONCE)
+    return traces.keys_of_items(store, batch.spec.scope, ids, since)
 
 
 def next_chunks(batch: Batch) -> list[TraceChunk]:
@@ -195,7 +188,7 @@ def next_chunks(batch: Batch) -> list[TraceChunk]:
     is_ours = not isinstance(spec.mapper, str) and not any(composite.function for composite in spec.composites)
     if run.processes is None and pays(run.prepared, len(keys), is_ours=is_ours):
         run.processes = QuickProcesses(spec.task_runner.processes)
-    scored = scored_items(run.store, keys, trace_evaluation_of(run, batch.row.batch_id).judged_by)
+    scored = traces.scored_items(run.store, keys, trace_evaluation_of(run, batch.row.batch_id).judged_by)
     size = spec.fetch_batch_size or (QUICK_CHUNK_SIZE if is_quick(run.prepared) else CHUNK_SIZE)
     chunks = trace_chunks(batch.row, keys, scored, size, batch.n_chunks)
     for owner in {chunk.owner for chunk in chunks}:
@@ -210,13 +203,13 @@ def next_chunks(batch: Batch) -> list[TraceChunk]:
     return chunks
 
 
-def _next_keys(batch: Batch) -> list[ItemKey]:
+def _next_keys(batch: Batch) -> list[traces.ItemKey]:
     """Return the keys of the next items in order, and move the window's start behind them."""
     limit = KEYS_AT_ONCE if batch.left is None else min(KEYS_AT_ONCE, batch.left)
     if batch.is_done or limit == 0 or batch.counts.over_budget:
         return []
     one_more = limit + 1  # to know whether it is the end
-    keys = item_keys(batch.run.store, batch.spec.scope, batch.condition, batch.window, one_more)
+    keys = traces.item_keys(batch.run.store, batch.spec.scope, batch.condition, batch.window, one_more)
     batch.is_done = len(keys) <= limit
     keys = keys[:limit]
     if keys:

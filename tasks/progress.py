@@ -1,22 +1,42 @@
-"""Progress of a flow run, as Prefect shows it."""
+"""What Prefect shows of a flow run: its progress, its name, and the message of its last state."""
 
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
+from prefect import task
 from prefect.artifacts import create_progress_artifact, update_progress_artifact
+from prefect.cache_policies import NO_CACHE
+from prefect.context import FlowRunContext
 from prefect.futures import PrefectFuture
+from prefect.states import Completed
 
 from evalflows.engine.chunks import Rounds
 from evalflows.engine.interrupts import raise_if_pressed
+from evalflows.engine.revision import git_commit
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.tally import Planned
+from evalflows.reports.decisions import decisions_named
+from evalflows.reports.names import versions_of
 from evalflows.reports.progress import Progress
 from evalflows.server_watch import report_if_possible
+from evalflows.specs.errors import GateFailedError, IncompleteError
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.store.described import experiment_spec
 from evalflows.store.records import ExperimentRow
-from evalflows.store.row_specs import experiment_spec
+from evalflows.store.store import Store
 from evalflows.tasks.engines import ended_work, not_done
 
 INTERVAL_S = 1.0
+
+_GREEK = frozenset(
+    {
+        *("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu"),
+        *("nu", "xi", "omicron", "pi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega"),
+    }
+)
+
+Result = TypeVar("Result")
 
 
 def enter_stage(run: RunContext[Any], stage: str) -> None:
@@ -95,3 +115,78 @@ def _progress(run: RunContext[Any], planned: Planned) -> Progress:
         failed=failed,
         again_in_s=again_in_s,
     )
+
+
+def run_name() -> str:
+    """Return the name of the flow run that starts now: the one that a person typed, else that of its spec, with the
+    version that its experiments will have.
+
+    Prefect and its UI give each run a random name, which is not kept: a word and an animal such as `brave-beetle`, or a
+    Greek letter with a constellation such as `alpha3-cancri-ring`.
+    """
+    context = FlowRunContext.get()
+    assert context is not None, "called by Prefect as a run starts"
+    given = context.flow_run.name if context.flow_run and context.flow_run.deployment_id else ""
+    spec = (context.parameters or {})["spec"]
+    if not _is_random(given):
+        return given
+    name = spec.title if hasattr(spec, "title") else spec.name
+    return " ".join(filter(None, (name, version_of(getattr(spec, "targets", [])))))
+
+
+def version_of(targets: Sequence[Any]) -> str:
+    """Return the version of a spec's targets as pages have it: the given one, if all have the same, else the git commit
+    by tag or subject. Empty without either."""
+    given = {getattr(target, "version", None) for target in targets}
+    if len(given) != 1:
+        return ""
+    (version,) = given
+    commit = None if version else git_commit()
+    return " ".join(version.text for version in versions_of([("", version, commit)]).values())
+
+
+def _is_random(name: str) -> bool:
+    words = name.split("-")
+    is_of_ui = words[0].rstrip("0123456789") in _GREEK and len(words) > 1
+    return name == "" or is_of_ui or (len(words) == 2 and words[1] in _animals())
+
+
+@cache
+def _animals() -> set[str]:
+    """Return the last words of the random names that Prefect makes."""
+    from coolname.data import config  # Prefect's own dependency
+
+    parts: Any = config  # of several types
+    return {word for name in ("animal", "animal_breed", "animal_legendary") for word in parts[name]["words"]}
+
+
+def is_of_deployment() -> bool:
+    """Return whether the current flow run is one of a deployment, and not called by another flow."""
+    context = FlowRunContext.get()
+    return bool(context and context.flow_run and context.flow_run.deployment_id)
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
+def raise_if_failed(decisions: list[str], lacking: IncompleteError | None = None) -> None:
+    """Raise GateFailedError if a gate decided FAIL; otherwise raise IncompleteError if the run is incomplete."""
+    failed = [row for row in decisions_named(Store(), decisions) if row.conclusion == "FAIL"]
+    if failed:
+        raise GateFailedError("; ".join(row.sentence for row in failed), decisions)
+    if lacking is not None:
+        raise IncompleteError(str(lacking), lacking.experiments, decisions, whole=lacking.whole)
+
+
+def fails_with_gate(spec: ExperimentSpec) -> bool:
+    """Return whether this flow run fails if a gate decided FAIL: a run of a deployment does unless the spec says
+    otherwise."""
+    return is_of_deployment() and spec.gate_fails_run
+
+
+def completed(result: Result, decisions: Sequence[str]) -> Result:
+    """Return the last state of a flow run whose result this is, with what the gates decided as its message.
+
+    Prefect returns the result, not the state, to who called the flow; so does this function's type.
+    """
+    rows = decisions_named(Store(), list(decisions))
+    state: Any = Completed(message="; ".join(row.sentence for row in rows) or None, data=result)
+    return state  # type: ignore[no-any-return]

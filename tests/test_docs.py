@@ -21,7 +21,7 @@ from evalflows.specs import ExperimentSpec, load_experiment
 from evalflows.specs.comparison import ComparisonSpec, load_comparison
 from evalflows.specs.reference import refer
 from evalflows.specs.traces import TraceEvaluationSpec, load_trace_evaluation
-from evalflows.store.queries.trace_filters import condition
+from evalflows.store.queries.traces import condition
 from evalflows.store.sql import rows_from
 from evalflows.store.store import Store
 

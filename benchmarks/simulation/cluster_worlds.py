@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.simulation.worlds import SOME_ERRORS
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 
 LARGEST = 500
 Counts = NDArray[np.int64]

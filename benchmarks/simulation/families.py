@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.simulation.cells import Cell, Figure
 from evalflows.analysis.verdicts import DifferenceTest, classify
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 from evalflows.stats.paired import paired_difference
 
 N = 100

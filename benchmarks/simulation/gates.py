@@ -12,11 +12,12 @@ from benchmarks.simulation.cells import Cell, Figure, difference_text
 from benchmarks.simulation.worlds import Draw, NearOne, Normal, Setting, Sizes, Skewed, World, YesNo
 from evalflows.analysis.evaluate_rules import conclusion_of, evaluate_rules
 from evalflows.analysis.rules import Estimate, Facts, Interval, Rule
-from evalflows.stats.clusters import FloatArray, clustering_of, degrees_of_freedom
+from evalflows.stats.arrays import FloatArray
+from evalflows.stats.clusters import clustering_of, degrees_of_freedom
 from evalflows.stats.means import mean_estimate, skewed_t_interval, skewness_of_mean
 from evalflows.stats.paired import effective_counts, paired_difference, paired_differences
 from evalflows.stats.proportions import clipped, clopper_pearson_interval, paired_share_interval
-from evalflows.store.rule_outcomes import Kind
+from evalflows.store.described import Kind
 
 CONFIDENCE_LEVEL, MIN_EXAMPLES = 0.95, 20
 PASSED = Figure(name="PASS", at_most=0.025)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.simulation.cells import Cell, Figure
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 from evalflows.stats.length_control import LengthControlled, length_controlled_rates
 
 Shape = Literal["difference", "ratio"]

@@ -13,7 +13,7 @@ from benchmarks.simulation.cells import Cell, Figure, difference_text
 from evalflows.analysis.monitoring import LENGTH, Stream, follow
 from evalflows.specs.metrics import MetricSpec
 from evalflows.specs.watch import WatchSpec, WindowSize
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 from evalflows.store.queries.windows import Window
 
 A_DAY = 3300

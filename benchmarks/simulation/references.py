@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 from evalflows.stats.proportions import t_quantile
 
 RESAMPLES = 399

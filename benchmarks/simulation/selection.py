@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from benchmarks.simulation.cells import Cell, Figure, difference_text
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 from evalflows.stats.selection import select_best
 
 BEST = 1

@@ -17,7 +17,7 @@ from benchmarks.simulation.cells import (
     difference_text,
 )
 from benchmarks.simulation.worlds import FivePoint, Normal, Setting, Skewed, World, YesNo
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 from evalflows.stats.judge_error import prediction_powered_mean
 from evalflows.stats.means import mean_estimate
 from evalflows.stats.paired import paired_difference

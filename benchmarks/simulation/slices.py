@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.simulation.cells import Cell, Figure, difference_text
 from benchmarks.simulation.worlds import Normal, World, YesNo
 from evalflows.analysis.slice_search import Slices, contrasts_of, departing, slices_of
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 from evalflows.store.records import ExampleRow, to_json
 
 FIELDS = 40

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 
 Pair = tuple[FloatArray, FloatArray]
 Sizes = Literal["even", "uneven"]

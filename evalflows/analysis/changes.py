@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
+from evalflows.specs.grouping import grouped
 from evalflows.store.layout import quoted
 from evalflows.store.queries.conclusions import ComparedVerdict
 from evalflows.store.records import EstimateRow
@@ -360,10 +361,7 @@ class SharedExample:
 
 def shared_examples(store: Store, baseline: str, shared: Mapping[str, Sequence[str]]) -> list[SharedExample]:
     """Return the examples that a baseline shares with candidates, given by id, in the baseline's order."""
-    candidates: dict[str, list[str]] = {}
-    for candidate, examples in shared.items():
-        for example in examples:
-            candidates.setdefault(example, []).append(candidate)
+    candidates = grouped((example, candidate) for candidate, examples in shared.items() for example in examples)
     (rows,) = ask(store, (PLACES, [baseline]))
     return [
         SharedExample(example_id=example, position=position, split=split, candidates=candidates[example])

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
 
-from evalflows.stats.discrimination import Discrimination, discrimination
+from evalflows.stats.agreement import Discrimination, discrimination
 from evalflows.store.records import CheckRow, derived_id, to_json
 
 MIN_RATE_DIFFERENCE = 0.5

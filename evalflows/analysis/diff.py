@@ -1,11 +1,13 @@
-"""Any stored experiments against a baseline, started together or apart, and against the runs before them.
+"""Any stored experiments against a baseline, started together or apart, and against the runs before them; and several
+candidates of one gate: whether its own metrics tell them apart, and which is best.
 
 Diffs are kept in the process while the rows that they rest on are the same.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
+from itertools import combinations
 from typing import Any
 
 from evalflows.analysis.changes import ChosenExamples, ComparedExperiments, ComparedFigures, Note
@@ -13,6 +15,7 @@ from evalflows.analysis.comparability import commit_change, is_plain_change
 from evalflows.analysis.differences import ExperimentPair, MetricReader, estimate_rows, verdicts_of
 from evalflows.analysis.figures import assumed_direction
 from evalflows.analysis.slice_search import search_slices
+from evalflows.analysis.verdicts import classify
 from evalflows.specs.errors import InputError
 from evalflows.specs.gate import Adjustment
 from evalflows.specs.metric_names import LENGTH, MEASURES
@@ -192,3 +195,55 @@ def verdicts_since(
         row, previous = (store.read("experiments", identity)[0] for identity in ids)
         if n_shared := reader.matched(row, previous).n_shared:
             yield row, previous, n_shared, _current(store, stored_pairs(reader, previous, [row]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How some candidates compare with each other, by ids of experiments."""
+
+    candidates: Sequence[str]
+    metrics: Sequence[str]  # those of the gate that could be compared
+    better: Mapping[tuple[str, str], Sequence[str]]  # the first is significantly better than the second in these
+
+    @property
+    def best(self) -> str | None:
+        """The candidate that is better than each other one in some metric, and worse in none; None if none is."""
+        return next(
+            (candidate for candidate in self.candidates if len(self.candidates) > 1 and self._beats_all(candidate)),
+            None,
+        )
+
+    def _beats_all(self, candidate: str) -> bool:
+        others = [other for other in self.candidates if other != candidate]
+        return all((candidate, other) in self.better and (other, candidate) not in self.better for other in others)
+
+
+def standing(store: Store, candidates: Sequence[str], metrics: Sequence[str]) -> Standing:
+    """Compare candidates with each other by some metrics, with p-values adjusted over all pairs and metrics.
+
+    Metrics that two candidates do not share, and those of judges that decide nothing, tell nothing apart.
+    """
+    reader = MetricReader(store)
+    rows = [store.read("experiments", identity)[0] for identity in candidates]
+    pairs = [
+        ExperimentPair(reader=reader, spec=reader.spec(second), candidate=second, baseline=first)
+        for first, second in combinations(rows, 2)
+    ]
+    tested = [
+        (pair, metric, pair.difference_test(paired))
+        for pair in pairs
+        for metric in metrics
+        if (paired := pair.paired(metric)) is not None
+    ]
+    better: dict[tuple[str, str], list[str]] = {}
+    for (pair, metric, _), verdict in zip(
+        tested, classify([test for *_, test in tested], strictest(pairs)), strict=True
+    ):
+        first, second = pair.baseline.experiment_id if pair.baseline else "", pair.candidate.experiment_id
+        if verdict.conclusion in ("better", "worse"):
+            sides = (second, first) if verdict.conclusion == "better" else (first, second)
+            better.setdefault(sides, []).append(metric)
+    compared = {metric for _, metric, test in tested if test.exclusion is None}
+    return Standing(
+        candidates=list(candidates), metrics=[metric for metric in metrics if metric in compared], better=better
+    )

@@ -29,13 +29,13 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import Adjustment
 from evalflows.specs.metric_names import LATENCY, MEASURES, PassKind, metric_of, pass_k_name, slice_named, sliced_metric
 from evalflows.specs.metrics import MetricSpec
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 from evalflows.stats.paired import PairedDifference
 from evalflows.stats.pass_at_k import pass_at_k, pass_hat_k
 from evalflows.stats.power import smallest_detectable, unseen_variance
 from evalflows.stats.proportions import normal_quantile
-from evalflows.store.queries.example_slices import places_of, slice_values
-from evalflows.store.queries.shared_examples import SharedRounds, shared_rounds
+from evalflows.store.described import experiment_spec
+from evalflows.store.queries.shared_examples import SharedRounds, places_of, shared_rounds, slice_values
 from evalflows.store.queries.values import (
     MetricValues,
     Trials,
@@ -46,7 +46,6 @@ from evalflows.store.queries.values import (
     trials,
 )
 from evalflows.store.records import EstimateRow, ExperimentRow, Reason, VerdictRow, derived_id
-from evalflows.store.row_specs import experiment_spec
 from evalflows.store.store import Store
 
 POWER = 0.8

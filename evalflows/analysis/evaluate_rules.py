@@ -10,8 +10,8 @@ from evalflows.analysis.rules import Estimate, Rule, outcomes, p_below_threshold
 from evalflows.analysis.verdicts import adjusted_p_text
 from evalflows.specs.gate import Adjustment
 from evalflows.stats.multiple_tests import adjusted
+from evalflows.store.described import Outcome, RuleOutcome
 from evalflows.store.records import DecisionConclusion, Reason, ReasonCode
-from evalflows.store.rule_outcomes import Outcome, RuleOutcome
 
 
 def evaluate_rules(

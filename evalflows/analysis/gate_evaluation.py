@@ -22,9 +22,10 @@ from evalflows.analysis.verdicts import DifferenceTest
 from evalflows.engine.revision import revision
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import metric_of, sliced_metric
+from evalflows.store.described import Outcome, RuleOutcome
 from evalflows.store.evidence import deleted_decisions, evidence_on
 from evalflows.store.manifests import Written
-from evalflows.store.queries.approvals import approved
+from evalflows.store.queries.conclusions import approved
 from evalflows.store.queries.invalid_trials import invalid_trials
 from evalflows.store.queries.progress import calls_of_group
 from evalflows.store.records import (
@@ -41,7 +42,6 @@ from evalflows.store.records import (
     now,
     to_json,
 )
-from evalflows.store.rule_outcomes import Outcome, RuleOutcome
 from evalflows.store.schemas import to_arrow
 from evalflows.store.store import Store
 

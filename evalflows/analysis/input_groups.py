@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 
-from evalflows.analysis.terms import Terms, unique
+from evalflows.analysis.modes import Terms, unique
 from evalflows.llm import local
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import print_note

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 
 from evalflows.stats.agreement import expected_error
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 from evalflows.stats.judge_error import MIN_LABELS
 from evalflows.stats.label_choice import label_next
 from evalflows.store.queries.labels import to_label

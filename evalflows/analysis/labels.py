@@ -1,5 +1,5 @@
-"""Judges against people: the agreement of a judge with human labels, its error, the mean corrected for that error,
-and the runs to label next.
+"""Judges against people: the agreement of a judge with human labels, its error, the mean corrected for that error, and
+the runs to label next; and judges ranked by that agreement.
 
 What several people said of an item counts once: the majority, or the mean of numbers; an item on which they are evenly
 split counts nowhere. Where people labelled a random sample, only that counts. The mart `judge_quality` does the same.
@@ -16,11 +16,11 @@ import pandas as pd
 
 from evalflows.specs.errors import InputError
 from evalflows.stats.agreement import Metric, agreement, krippendorff_alpha
-from evalflows.stats.confusion import confusion
-from evalflows.stats.judge_error import judge_error, prediction_powered_mean
+from evalflows.stats.judge_error import confusion, judge_error, prediction_powered_mean
 from evalflows.stats.means import mean_estimate
-from evalflows.store.queries.labels import LabelledMetric
+from evalflows.store.queries.labels import JudgeOfLabels, LabelledMetric, labelled_items
 from evalflows.store.records import PEOPLE_PREFIX, CheckRow, derived_id, to_json
+from evalflows.store.store import Store
 
 Kind = Literal["yes_no", "pairs", "numbers", "labels"]
 
@@ -304,3 +304,61 @@ def _message(observed: dict[str, Any]) -> str:
     value = "unknown" if alpha["alpha"] is None else f"{alpha['alpha']:.2f}"
     interval = "" if alpha["low"] is None else f" [{alpha['low']:.2f}, {alpha['high']:.2f}]"
     return f"{text}, alpha {value}{interval}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankedJudge:
+    """One judge's agreement with human labels, over all experiments; several labels of an item count once."""
+
+    evaluator: str
+    evaluator_version: str
+    judge_model: str
+    metric: str
+    people_metric: str
+    n_items: int  # without those on which people are evenly split, unless they gave numbers
+    n_labels: int
+    agreement: float | None  # the share of items; None of numbers
+    kappa: float | None
+    bias: float | None
+    correlation: float | None
+    from_feedback: bool
+
+
+def judge_standings(store: Store, evaluator: str | None = None) -> list[RankedJudge]:
+    """Return all judges with human labels, or one, by the labelled metric, best first."""
+    joined: dict[JudgeOfLabels, list[JudgeAndLabels]] = {}
+    for items in labelled_items(store, evaluator):
+        try:
+            both = join_labels(items.judgements, items.labels, is_pairs=items.is_pairs)
+        except InputError:  # numbers on one side and labels on the other cannot be compared
+            continue
+        joined.setdefault(items.judge, []).append(both)
+    return sorted((_standing(judge, some) for judge, some in joined.items()), key=_place)
+
+
+def _standing(judge: JudgeOfLabels, joined: Sequence[JudgeAndLabels]) -> RankedJudge:
+    """Return the figures over all items of experiments in which the judge gave the same kind of values."""
+    kind = "numbers" if any(both.kind == "numbers" for both in joined) else joined[0].kind
+    people = pd.concat([both.people for both in joined])
+    counted = pd.concat([both.labels for both in joined])
+    found = None if kind == "numbers" else agreement(*both_labels(people, kind))
+    error = None
+    if kind in ("yes_no", "numbers"):
+        error = judge_error(people.value_judge, people.value, weights=sampling_weights(people))
+    return RankedJudge(
+        **judge._asdict(),
+        n_items=len(people) if found is None else found.n,
+        n_labels=len(counted),
+        agreement=None if found is None else found.share,
+        kappa=None if found is None else found.kappa,
+        bias=None if error is None else error.bias,
+        correlation=None if error is None else error.correlation,
+        from_feedback=not counted.is_fair.all(),
+    )
+
+
+def _place(judge: RankedJudge) -> tuple[object, ...]:
+    """Return the best of each labelled metric first."""
+    by_rank = judge.correlation if judge.kappa is None else judge.kappa
+    ranks = [(value is None, -(value or 0.0)) for value in (by_rank, judge.agreement)]
+    return judge.people_metric, *ranks, judge.evaluator, judge.evaluator_version

@@ -1,16 +1,16 @@
-"""Find failure modes: group what was noted about failures, and propose modes that a taxonomy does not have yet."""
+"""Find failure modes: group what was noted about failures, and propose modes that a taxonomy does not have yet.
+Groups of texts are named by the terms that tell a group from the others."""
 
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from evalflows.analysis.note_templates import Compared, Templates
-from evalflows.analysis.terms import Terms, unique
 from evalflows.engine.prepare import with_shared
 from evalflows.engine.secret_blocks import key_for
 from evalflows.evaluators.judging import ask
@@ -27,7 +27,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
 from evalflows.specs.failure_modes import TAKEN, Kind, ModeSpec, TaxonomySpec
 from evalflows.specs.protocols import Complete, Embed
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 from evalflows.stats.groups import IntArray, by_size, groups, middle, plane
 from evalflows.stats.unseen import Unseen, unseen
 from evalflows.store.queries.failures import AnswerTexts, Failure, texts_of
@@ -54,6 +54,34 @@ USUAL = 0.05
 """Least share of the failures whose notes name a tool, or have a value, for it to stay."""
 
 _CALL = re.compile(r"([\w.-]+)\(\{.*?(?:\}\)|…)")
+
+SAID_OF = 0.3
+"""Least share of a group's sentences that have a term of its name."""
+
+_TERM = re.compile(r"[^\W\d_]{3,}")
+
+
+class Terms:
+    """Which texts have which terms."""
+
+    def __init__(self, sentences: Sequence[str]) -> None:
+        self._of = [frozenset(_TERM.findall(sentence.lower())) for sentence in sentences]
+        self._counts = Counter(term for terms in self._of for term in terms)
+
+    def name(self, places: Iterable[int]) -> str:
+        """Return the one or two terms that most tell the sentences at some places from the others, joined by _."""
+        of_group = [self._of[index] for index in places]
+        counts, n, rest = Counter(term for terms in of_group for term in terms), len(of_group), len(self._of)
+
+        def weight(term: str) -> float:
+            """Return the term's share within the group times the logarithm of its ratio to the share outside."""
+            within, outside = counts[term] / n, (self._counts[term] - counts[term] + 1) / (rest - n + 2)
+            return float(within * np.log(within / outside))
+
+        usual = sorted((term for term in counts if counts[term] >= SAID_OF * n), key=lambda term: (-weight(term), term))
+        telling = [term for term in usual if weight(term) > 0]
+        telling = telling[:1] + [term for term in telling[1:2] if counts[term] >= n / 2]
+        return "_".join(telling or usual[:1]) or "unnamed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -352,3 +380,10 @@ async def _named(sentences: Sequence[str], kind: Kind, complete: Complete) -> tu
         temperature=0.0,
     )
     return reply.verdict["name"], one_line(reply.verdict["definition"])
+
+
+def unique(name: str, taken: set[str]) -> str:
+    """Return a name as a taxonomy may have it, with a number if it is taken."""
+    clean = re.sub(r"\W+", "_", name.strip().lower()).strip("_")[:50] or "unnamed"
+    numbers = (f"{clean}_{number}" for number in range(2, len(taken) + 3))
+    return clean if clean not in taken else next(numbered for numbered in numbers if numbered not in taken)

@@ -15,6 +15,7 @@ from evalflows.analysis.figures import estimate, figure
 from evalflows.analysis.judge_exclusions import Exclusion, by_people
 from evalflows.specs.errors import InputError
 from evalflows.specs.gate import ProductionBaseline
+from evalflows.specs.grouping import grouped
 from evalflows.specs.metrics import MetricSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.specs.watch import ALL, DIMENSIONS, PREVIOUS, TRACES, RuleKind, WatchSpec, WindowSize
@@ -41,8 +42,7 @@ from evalflows.store.queries.incidents import (
     write_event,
 )
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.queries.trace_filters import condition
-from evalflows.store.queries.traces import batch_row
+from evalflows.store.queries.traces import batch_row, condition
 from evalflows.store.queries.windows import (
     MEASURED_VERSION,
     Window,
@@ -836,9 +836,7 @@ class Watching:
         self, rule: WatchSpec, windows: Sequence[Window], looks: Sequence[WatchedWindowRow], known: Sequence[Incident]
     ) -> Mapping[StreamKey, Stream]:
         """Return the streams of a rule: the slices with the most traces, and those that are in an incident."""
-        upcoming: defaultdict[StreamKey, list[Window]] = defaultdict(list)
-        for window in windows:
-            upcoming[window.slice, window.evaluator_version].append(window)
+        upcoming = grouped(((window.slice, window.evaluator_version), window) for window in windows)
         largest = sorted(upcoming, key=lambda key: -sum(window.n for window in upcoming[key]))[:MOST_SLICES]
         in_incident = [
             (old.slice, old.evaluator_version or "") for old in known if not old.is_over and self._is_current(old)

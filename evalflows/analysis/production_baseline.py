@@ -18,13 +18,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec, ProductionBaseline
 from evalflows.stats.paired import UnpairedDifference, unpaired_difference
-from evalflows.store.queries.production_scores import (
-    ProductionScores,
-    composite_definitions,
-    known_evaluations,
-    production_scores,
-    versions_in,
-)
+from evalflows.store.queries import windows
 from evalflows.store.queries.values import MetricValues
 from evalflows.store.records import Reason, now
 from evalflows.store.store import Store
@@ -47,7 +41,7 @@ def with_fixed_windows(spec: ExperimentSpec) -> ExperimentSpec:
 def check_production(store: Store, prepared: PreparedExperiment, gate: GateSpec, window: ProductionBaseline) -> None:
     """Raise InputError, before anything is paid, if a window cannot be the baseline of a gate."""
     spec, where = prepared.spec, f"gate {gate.name!r}: baseline {window.text!r}"
-    if window.evaluation not in (known := known_evaluations(store)):
+    if window.evaluation not in (known := windows.known_evaluations(store)):
         names = ", ".join(known) or "none yet (`evaluate-traces`)"
         raise InputError(f"{where}: no trace evaluation is called {window.evaluation!r}, wanted one of {names}")
     versions = {name: judge.version for name, judge in prepared.by_name.items()}
@@ -65,20 +59,20 @@ def check_production(store: Store, prepared: PreparedExperiment, gate: GateSpec,
 
 def _in_window(
     store: Store, spec: ExperimentSpec, window: ProductionBaseline, metric: str, versions: Mapping[str, str]
-) -> ProductionScores | Reason:
+) -> windows.ProductionScores | Reason:
     """Return the scores of a metric in a window by the evaluator that the candidate has, or why there are none.
 
     `versions` are those of the candidate's evaluators, by name.
     """
     identity = evaluation_id(window.evaluation)
-    given = versions_in(store, identity, window, metric)
+    given = windows.versions_in(store, identity, window, metric)
     if not given:
         return Reason("no_such_metric", f"no item of the window has a score of {metric}")
     evaluator = next((name for name in given if name in versions), None)
     if evaluator is None:
         others = ", ".join(sorted(given))
         return Reason("not_comparable", f"{metric} was scored by {others} in production, which the candidate lacks")
-    definitions = composite_definitions(store, identity)  # a composite's version includes its evaluators'
+    definitions = windows.composite_definitions(store, identity)  # a composite's version includes its evaluators'
     same = [version for version in given[evaluator] if definitions.get(version, version) == versions[evaluator]]
     if not same:
         then = given[evaluator][0]
@@ -86,10 +80,10 @@ def _in_window(
     for part in sorted(
         {name for composite in spec.composites if composite.name == metric for name in composite.metrics}
     ):
-        for name, seen in versions_in(store, identity, window, part).items():
+        for name, seen in windows.versions_in(store, identity, window, part).items():
             if changed := {*seen} - {versions.get(name)}:  # a composite's score does not say which version it is of
                 return _other_version(metric, name, min(changed), versions.get(name))
-    scores = production_scores(store, identity, window, metric, same[0])
+    scores = windows.production_scores(store, identity, window, metric, same[0])
     if scores is None:
         return Reason("no_data", f"no item of version {window.version} in the window has a score of {metric}")
     if not scores.n_scored:
@@ -146,7 +140,7 @@ class ProductionComparison:
             return Reason("below_min_examples", f"{n} scored {noun} of production, wanted at least {min_examples}")
         return UnpairedEstimate(sample, theirs, found, self.spec.confidence_level)
 
-    def _other_judge(self, metric: str, found: ProductionScores) -> Reason | None:
+    def _other_judge(self, metric: str, found: windows.ProductionScores) -> Reason | None:
         """Return why two sides that one evaluator scored are not comparable: its connection named another model."""
         for decider, models in found.judge_models.items():
             ours = self.judge_models.get((metric, decider))
@@ -169,7 +163,7 @@ class UnpairedEstimate(Estimate):
 
     candidate: MetricSample
     production: MetricSample
-    found: ProductionScores
+    found: windows.ProductionScores
     confidence_level: float
 
     @cached_property

@@ -10,7 +10,7 @@ import numpy as np
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metrics import CompositeSpec, MetricSpec
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 from evalflows.stats.weights import (
     Leaders,
     OneAtATime,

@@ -193,7 +193,7 @@ class MeanOfSample(Estimate):
 
 def _caution(what: str, n: int, scale: Scale, *sides: MetricValues) -> str | None:
     """Warn if so few of the values can miss a tail that would be a loss, unless the interval allows for it."""
-    if n >= ENOUGH_FOR_TAILS or _allows_for_rare_values(scale):
+    if n >= ENOUGH_FOR_TAILS or (np.isfinite(scale.support).all() and scale.declared.rare_losses):
         return None
     values = np.concatenate([side.values for side in sides])
     skewness = sample_skewness(values[~np.isnan(values)])
@@ -207,10 +207,6 @@ def _largest_size(scale: Scale, *sides: MetricValues) -> float | None:
     if np.isfinite(scale.support).all():
         return None
     return float(np.nanmax(np.abs(np.concatenate([side.values for side in sides])), initial=0.0))
-
-
-def _allows_for_rare_values(scale: Scale) -> bool:
-    return bool(np.isfinite(scale.support).all()) and scale.declared.rare_losses
 
 
 @dataclass(frozen=True, slots=True)

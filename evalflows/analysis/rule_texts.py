@@ -7,8 +7,8 @@ from evalflows.analysis.rules import Estimate, Facts, Gain, Interval, Rule
 from evalflows.analysis.verdicts import WORSE_WITHIN_MARGIN, disagreeing_test, missing_unbounded
 from evalflows.specs.metric_names import metric_of
 from evalflows.stats.power import least_n
+from evalflows.store.described import Kind, Outcome
 from evalflows.store.records import Reason, ReasonCode
-from evalflows.store.rule_outcomes import Kind, Outcome
 
 MAX_SUGGESTED_N = 1_000_000
 """The largest sample size that is suggested: beyond it, the estimate is next to the threshold."""

@@ -13,9 +13,9 @@ import numpy.typing as npt
 
 from evalflows.specs.gate import Adjustment, GateSpec
 from evalflows.stats.proportions import one_sided_p
+from evalflows.store.described import DIFFERENCES, Kind, Outcome
 from evalflows.store.queries.values import Mask, Values
 from evalflows.store.records import Reason, ReasonCode
-from evalflows.store.rule_outcomes import DIFFERENCES, Kind, Outcome
 
 Interval = tuple[float, float]
 

@@ -3,7 +3,6 @@
 Only `add_traces` writes.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,13 +14,13 @@ import numpy as np
 from evalflows.specs.dataset import RANKED, DatasetSpec, SelectedScope, TraceSelection
 from evalflows.specs.errors import InputError
 from evalflows.specs.failure_modes import PREFIX
+from evalflows.specs.grouping import grouped
 from evalflows.stats.agreement import expected_error
 from evalflows.store.dataset_versions import merge_examples
 from evalflows.store.ingest import LoadedDataset, load_dataset, lot, selected_examples
 from evalflows.store.queries.failures import answers_with_mode, examples_with_mode, owners_of
 from evalflows.store.queries.trace_evaluations import ItemValue, item_values, production_metric
-from evalflows.store.queries.trace_filters import condition
-from evalflows.store.queries.traces import LATEST, ItemKey, Window, item_keys, keys_of_items
+from evalflows.store.queries.traces import LATEST, ItemKey, Window, condition, item_keys, keys_of_items
 from evalflows.store.snapshots import Examples, current_snapshot, draft, freeze, load_snapshot, to_examples
 from evalflows.store.store import Store
 
@@ -79,9 +78,7 @@ def _uncertainty(values: Sequence[ItemValue], declared: tuple[float, float] | No
 
     It grows as the score nears the middle of the range, as repeats of the judge differ, and as judges disagree.
     """
-    by_item: defaultdict[str, list[ItemValue]] = defaultdict(list)
-    for value in values:
-        by_item[value.item].append(value)
+    by_item = grouped((value.item, value) for value in values)
     low, high = declared or (min(0.0, *(v.lowest for v in values)), max(1.0, *(v.highest for v in values)))
     most = max(map(len, by_item.values()))
     means = np.full((most, len(by_item)), np.nan)

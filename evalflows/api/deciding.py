@@ -9,17 +9,15 @@ from typing import Any
 
 from evalflows.analysis.differences import ExperimentPair, MetricReader, publish_differences
 from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
-from evalflows.harnesses.assembling import Format, assembled
+from evalflows.harnesses.assembling import Format, ResultRow, SystemResults, assembled
+from evalflows.harnesses.formats import read_table
 from evalflows.harnesses.recording import Recorded, check_field, names_of, record_results
-from evalflows.harnesses.results import ResultRow, SystemResults
-from evalflows.harnesses.tables import read_table
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import Decision, decisions_named
+from evalflows.reports.decisions import Decision, decisions_named, with_limits
 from evalflows.specs.errors import InputError, names_to_choose, short
 from evalflows.specs.gate import RULE_FIELDS
 from evalflows.specs.metric_names import sliced_metric
 from evalflows.specs.values import stored
-from evalflows.store.queries.example_slices import check_slices_of
+from evalflows.store.queries.shared_examples import check_slices_of
 from evalflows.store.store import Store
 
 RULES = ("gates", "metrics", "composites", "confidence_level", "adjustment")

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from evalflows.api.deciding import decide_results, store_for
-from evalflows.harnesses.results import ResultRow, SystemResults
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import Decision, decisions_named
+from evalflows.harnesses.assembling import ResultRow, SystemResults
+from evalflows.reports.decisions import Decision, decisions_named, with_limits
 from evalflows.specs.errors import InputError
 from evalflows.specs.files import read_regular
 from evalflows.specs.gate import RULE_FIELDS
 from evalflows.specs.metric_names import base_metric, sliced_metric
-from evalflows.store.queries.example_slices import slice_values
+from evalflows.store.described import experiment_spec, gate_spec
+from evalflows.store.queries.shared_examples import slice_values
 from evalflows.store.records import ExperimentRow, now
-from evalflows.store.row_specs import experiment_spec, gate_spec
 from evalflows.store.signatures import sign_text, signer_of
 from evalflows.store.sql import ask
 from evalflows.store.store import Store

@@ -23,8 +23,7 @@ from evalflows.store.records import now
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
-    from evalflows.api.comparative_result import ComparativeResult
-    from evalflows.api.comparisons import Compared, PairwiseEvaluator
+    from evalflows.api.comparisons import ComparativeResult, Compared, PairwiseEvaluator
     from evalflows.api.results import ExperimentResult
 
 FAILURES_SAID = 3

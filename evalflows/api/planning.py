@@ -15,7 +15,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.store.store import Store
-from evalflows.tasks.composite_robustness import CHANGE
+from evalflows.tasks.score import CHANGE
 
 __all__ = ["backtest_gate", "plan"]
 

@@ -22,19 +22,10 @@ from evalflows.reports.results import Result, results_of
 from evalflows.specs.errors import InputError
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES
+from evalflows.store import records
+from evalflows.store.described import experiment_spec
 from evalflows.store.labels import MACHINE, later_labels
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.records import (
-    ExampleRow,
-    ExperimentRow,
-    JudgementRow,
-    LabelRow,
-    OutputRow,
-    derived_id,
-    from_json,
-    new_id,
-)
-from evalflows.store.row_specs import experiment_spec
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.spilled import SpilledRows
 from evalflows.store.store import Store
@@ -56,9 +47,9 @@ _OF_ANSWER = ("status", "error", "latency_s", "cost_usd")
 class ItemOutcome:
     """One run: its example, output and scores. Of `row` and `output`, the rows of the store, contents are JSON."""
 
-    row: ExampleRow
-    output: OutputRow
-    scores: Sequence[JudgementRow]
+    row: records.ExampleRow
+    output: records.OutputRow
+    scores: Sequence[records.JudgementRow]
 
     @property
     def example(self) -> ExampleView:
@@ -76,7 +67,7 @@ class ItemOutcome:
     @property
     def outputs(self) -> dict[str, Any] | None:
         """The answer; None if there is none."""
-        return from_json(self.output.outputs)  # type: ignore[no-any-return]
+        return records.from_json(self.output.outputs)  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
         said = [f"{score.metric}={score.label if score.value is None else score.value}" for score in self.scores]
@@ -98,7 +89,7 @@ class ExperimentResult:
     def __init__(self, experiment: str) -> None:
         """Find an experiment, given by id, id prefix or name. Raise InputError if there is none, or more than one."""
         self._store = store = Store()
-        rows: Sequence[ExperimentRow] = store.read("experiments", experiment)
+        rows: Sequence[records.ExperimentRow] = store.read("experiments", experiment)
         if not rows:
             rows = store.read("experiments", *find_experiments(store, experiment, just_one=True))
         self._row = rows[0]
@@ -118,14 +109,14 @@ class ExperimentResult:
         return [made[key] for key in keys if key in made]
 
     @cached_property
-    def _outputs(self) -> SpilledRows[tuple[int, str], OutputRow]:
-        outputs = SpilledRows[tuple[int, str], OutputRow]()
+    def _outputs(self) -> SpilledRows[tuple[int, str], records.OutputRow]:
+        outputs = SpilledRows[tuple[int, str], records.OutputRow]()
         for output in self._store.rows("outputs", self.experiment_id):
             outputs[output.repetition, output.example_id] = output
         return outputs
 
     @cached_property
-    def _scores(self) -> dict[str, list[JudgementRow]]:
+    def _scores(self) -> dict[str, list[records.JudgementRow]]:
         """The scores by subject: a run, or the experiment."""
         return grouped((score.subject_id, score) for score in self._store.read("judgements", self.experiment_id))
 
@@ -199,10 +190,10 @@ class ExperimentResult:
             labeller: Who gives it. Default: the name of the user of this machine.
             machine: The name of the program that gives it, if no person does: it then validates no judge.
         """
-        outcome, batch = self[item] if isinstance(item, int) else item, new_id("batch")
+        outcome, batch = self[item] if isinstance(item, int) else item, records.new_id("batch")
         number = None if isinstance(value, str) else float(value)
-        row = LabelRow(
-            label_id=derived_id(batch, outcome.output.run_id, metric),
+        row = records.LabelRow(
+            label_id=records.derived_id(batch, outcome.output.run_id, metric),
             batch_id=batch,
             subject_kind="run",
             subject_id=outcome.output.run_id,
@@ -228,11 +219,11 @@ class ExperimentResult:
         run(experiment_spec(self._row), resume=self._row.run_group)
         return ExperimentResult(self.experiment_id)
 
-    def _scores_of(self, subject: str) -> list[JudgementRow]:
+    def _scores_of(self, subject: str) -> list[records.JudgementRow]:
         return sorted(self._scores.get(subject, []), key=lambda score: score.metric)
 
     @property
-    def summary(self) -> list[JudgementRow]:
+    def summary(self) -> list[records.JudgementRow]:
         """The scores of the whole experiment, by summary evaluators."""
         return self._scores_of(self.experiment_id)
 
@@ -283,7 +274,7 @@ def _flat_row(item: ItemOutcome) -> dict[str, Any]:
     return columns | {name: getattr(item.output, name) for name in _OF_ANSWER}
 
 
-def _of_score(score: JudgementRow) -> dict[str, Any]:
+def _of_score(score: records.JudgementRow) -> dict[str, Any]:
     said = {"comment": score.comment, "score_error": score.error}
     columns = {f"{prefix}.{score.metric}": text for prefix, text in said.items() if text}
     return {f"score.{score.metric}": score.value if score.value is not None else score.label, **columns}
@@ -307,8 +298,8 @@ def identity_of(store: Store, experiment: Compared) -> str:
     return identity
 
 
-def experiment_row(store: Store, identity: str) -> ExperimentRow:
-    rows: Sequence[ExperimentRow] = store.read("experiments", identity)
+def experiment_row(store: Store, identity: str) -> records.ExperimentRow:
+    rows: Sequence[records.ExperimentRow] = store.read("experiments", identity)
     if not rows:
         raise InputError(f"experiment {identity}: not in {store.layout.root}")
     return rows[0]

@@ -7,8 +7,8 @@ from evalflows.reports.progress import Watch
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.queries.looks import look_of
 from evalflows.store.store import Store
-from evalflows.tasks.leases import refuse_if_running
 from evalflows.tasks.snapshot import check_and_freeze, check_gates
+from evalflows.tasks.start import refuse_if_running
 
 
 def run(

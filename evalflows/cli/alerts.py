@@ -15,7 +15,7 @@ from evalflows.cli.stores import store_to_list
 from evalflows.specs import hints
 from evalflows.specs.escaping import one_line
 from evalflows.store.queries.incidents import Episode, episodes, events_of, find_incident, incidents
-from evalflows.store.sql import existing_store
+from evalflows.store.store import existing_store
 
 STYLES = {"open": "bold red", "acknowledged": "yellow", "recovered": "green"}
 NONE = "no incidents: the watch rules of trace evaluations have found nothing"

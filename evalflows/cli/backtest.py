@@ -8,10 +8,9 @@ from rich.console import RenderableType
 from evalflows.cli.late_commands import CHANGES, FORMAT, VERBOSE_RUN, one_line_errors, print_json
 from evalflows.cli.output import DECISION_STYLES, Console, Text, console, echo, table
 from evalflows.cli.sections import IN_BRIEF, Section, lines_section, print_sections
-from evalflows.reports.documents import plain
-from evalflows.reports.kept_documents import BacktestDocument, PastDecisionDocument
+from evalflows.reports.documents import BacktestDocument, PastDecisionDocument, plain
 from evalflows.specs import hints
-from evalflows.store.queries.kept_reports import keep_report
+from evalflows.store.kept_checks import keep_report
 from evalflows.store.store import Store
 
 

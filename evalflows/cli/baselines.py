@@ -11,9 +11,9 @@ from evalflows.cli.stores import store_to_list
 from evalflows.reports.decisions import decisions_of
 from evalflows.specs import hints
 from evalflows.specs.escaping import one_line
-from evalflows.store.queries.approvals import Door, approvals
+from evalflows.store.queries.conclusions import Door, approvals
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.sql import existing_store
+from evalflows.store.store import existing_store
 
 
 @click.group()
@@ -34,7 +34,7 @@ def approve(experiment: str, name: str | None, reason: str | None, by: str | Non
     store = existing_store()
     (identity,) = find_experiments(store, experiment, just_one=True)
     from evalflows.analysis.baselines import approve_baseline
-    from evalflows.store.row_specs import experiment_spec
+    from evalflows.store.described import experiment_spec
 
     (row,) = store.read("experiments", identity)
     through: Door = "terminal" if sys.stdin.isatty() and console().is_terminal else "pipe"

@@ -8,7 +8,7 @@ from evalflows.analysis.figures import figure
 from evalflows.cli.late_commands import FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import Text, console, table
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.sql import existing_store
+from evalflows.store.store import existing_store
 
 
 @click.command()

@@ -9,7 +9,7 @@ from evalflows.cli.late_commands import FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import Text, console, table
 from evalflows.specs.errors import InputError, short
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.sql import existing_store
+from evalflows.store.store import existing_store
 
 if TYPE_CHECKING:
     from evalflows.analysis.calibration import Calibration

@@ -14,8 +14,7 @@ from evalflows.specs.escaping import one_line
 from evalflows.store.exports import write_whole
 from evalflows.store.queries.lookup import find_experiments, newest_finished
 from evalflows.store.records import ExperimentRow
-from evalflows.store.sql import existing_store
-from evalflows.store.store import Store
+from evalflows.store.store import Store, existing_store
 
 if TYPE_CHECKING:
     from evalflows.reports.checks import CheckedExperiment

@@ -25,8 +25,7 @@ from evalflows.reports.documents import document
 from evalflows.reports.markdown_pages import after_comparison
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError
-from evalflows.store.sql import existing_store
-from evalflows.store.store import Store
+from evalflows.store.store import Store, existing_store
 
 if TYPE_CHECKING:
     from evalflows.specs.comparison import ComparisonSpec

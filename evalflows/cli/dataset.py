@@ -20,8 +20,7 @@ from evalflows.store.file_formats import stem
 from evalflows.store.ingest import find_snapshot, load_dataset
 from evalflows.store.records import ExampleRow, from_json
 from evalflows.store.snapshots import load_snapshot
-from evalflows.store.sql import existing_store
-from evalflows.store.store import Store
+from evalflows.store.store import Store, existing_store
 
 if TYPE_CHECKING:
     from evalflows import TraceDataset
@@ -154,13 +153,7 @@ dataset.add_command(from_traces)
 @FORMAT
 @with_one_line_errors
 def add(
-    path: str,
-    name: str | None,
-    inputs: str | None,
-    reference: str | None,
-    id_: str | None,
-    replace: bool,
-    form: str,
+    path: str, name: str | None, inputs: str | None, reference: str | None, id_: str | None, replace: bool, form: str
 ) -> None:
     """Add the rows of the file at PATH (JSONL, JSON, CSV, Parquet) to a dataset, or create the dataset.
 

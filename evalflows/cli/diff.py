@@ -9,47 +9,31 @@ from rich.console import RenderableType
 from rich.padding import Padding
 
 from evalflows.analysis.changes import ChangeList, ExampleChange
+from evalflows.cli import show
 from evalflows.cli.late_commands import WITH_FINAL, Detail, print_json, with_detail, with_one_line_errors
 from evalflows.cli.output import Console, Table, Text, cell_of_lines, console, echo, echo_error, table
 from evalflows.cli.sections import IN_BRIEF, Section, lines_section, print_sections
-from evalflows.cli.show import (
-    MAX_WIDTH,
-    all_columns,
-    links_here,
-    loud,
-    metrics_section,
-    overview_line,
-    print_next,
-    read_final,
-    remark_line,
-    states_in_brief,
-    styled,
-    verdicts_section,
-    worst_section,
-)
 from evalflows.reports.diff import (
     EXAMPLES_LISTED,
     ExperimentsDiff,
     comments_of,
     diff_document,
+    diff_markdown,
     heading,
     no_examples,
     notes_of,
     values_of,
     values_text,
 )
-from evalflows.reports.diff_markdown import diff_markdown
 from evalflows.reports.markdown_pages import after_diff
-from evalflows.reports.remarks import remarks_on
-from evalflows.reports.results import Result, differences_in
+from evalflows.reports.results import Result, differences_in, remarks_on
 from evalflows.reports.slices import SLICE_COLUMNS, examples_command, slice_cells
 from evalflows.reports.word_diff import BRACKETS, WordDiff, answers_apart
 from evalflows.reports.worst import brief_lines, change_text, cut_lines, plain_text
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
 from evalflows.store.queries.lookup import find_experiments, names_of, run_groups, runs_named
-from evalflows.store.sql import existing_store
-from evalflows.store.store import Store
+from evalflows.store.store import Store, existing_store
 
 SIDE_BY_SIDE = 100
 """Columns from which answers stand beside each other."""
@@ -89,12 +73,7 @@ _STYLES = {"removed": "red", "added": "green", "cut": "yellow"}
 @with_detail
 @with_one_line_errors
 def diff(
-    baseline: str,
-    candidates: tuple[str, ...],
-    limit: int | None,
-    form: str,
-    detail: Detail,
-    **settings: object,
+    baseline: str, candidates: tuple[str, ...], limit: int | None, form: str, detail: Detail, **settings: object
 ) -> None:
     """Compare stored experiments with a BASELINE, on the metrics that they share.
 
@@ -112,7 +91,7 @@ def diff(
     found, *others = [_experiment(store, reference) for reference in (baseline, *candidates)]
     most = EXAMPLES_LISTED if limit is None else limit
     if settings["with_final"]:
-        read_final(store, [found, *others])
+        show.read_final(store, [found, *others])
     if settings["slices"]:
         for experiment in others:
             keep_groups(store, store.read("experiments", experiment)[0].snapshot_id)
@@ -135,7 +114,7 @@ def diff(
             print_brief(console(), compared)
         else:
             print_diff(console(), compared, wide=detail == "wide")
-        print_next(console(), after_diff(store, compared), links_here().compare(found, *others))
+        show.print_next(console(), after_diff(store, compared), show.links_here().compare(found, *others))
 
 
 def _such_as(store: Store, reference: str) -> str:
@@ -165,15 +144,15 @@ def print_brief(out: Console, diff: ExperimentsDiff, rest: str = "--all", most: 
         count = counts.get((result.experiment_id, result.metric))
         return f"{count.regressed}/{count.improved}" if count else ""
 
-    notes = [*map(remark_line, remarks_on(diff.results))]
+    notes = [*map(show.remark_line, remarks_on(diff.results))]
     notes += [Text(note, "yellow") for note in notes_of(diff)]
     sections = [
-        verdicts_section(diff.results),
-        metrics_section(diff.results, worse_and_better),
+        show.verdicts_section(diff.results),
+        show.metrics_section(diff.results, worse_and_better),
         *(_worst(diff, changes, out.width) for changes in diff.lists if changes.change == "regressed"),
         lines_section(_counted(diff), "change", is_apart=True),
         lines_section(notes, least=min(1, len(notes))),
-        lines_section(states_in_brief([*diff.candidates, diff.baseline]), "status line", least=1),
+        lines_section(show.states_in_brief([*diff.candidates, diff.baseline]), "status line", least=1),
     ]
     print_sections(out, sections, most, rest)
     _print_searches(out, diff)  # whole, since they were asked for
@@ -181,10 +160,10 @@ def print_brief(out: Console, diff: ExperimentsDiff, rest: str = "--all", most: 
 
 def _worst(diff: ExperimentsDiff, changes: ChangeList, width: int) -> Section:
     lines = [
-        brief_lines(example, f"{example.metric} {change_text(*values_of(example))}", min(width, MAX_WIDTH) - 2)
+        brief_lines(example, f"{example.metric} {change_text(*values_of(example))}", min(width, show.MAX_WIDTH) - 2)
         for example in changes.examples
     ]
-    return worst_section(
+    return show.worst_section(
         heading=lambda n: heading(diff, replace(changes, examples=changes.examples[:n])),
         lines=lines,
         count=changes.count,
@@ -203,12 +182,12 @@ def _counted(diff: ExperimentsDiff) -> list[Text]:
 
 def print_diff(out: Console, diff: ExperimentsDiff, *, wide: bool = False) -> None:
     """Print the table, what else differs, cost and latency, and the examples that changed."""
-    out.print(all_columns(diff.results) if wide else _metrics(diff.results, out.width))
+    out.print(show.all_columns(diff.results) if wide else _metrics(diff.results, out.width))
     for sentence in diff.sentences:
         out.print(Text(sentence, style="bold"))
     _print_notes(out, diff)
     for overview in (diff.baseline, *diff.candidates):
-        out.print(overview_line(overview))
+        out.print(show.overview_line(overview))
     _print_searches(out, diff)
     _print_lists(out, diff)
 
@@ -266,8 +245,8 @@ def _metrics(results: Sequence[Result], width: int) -> Table:
             "mean": f"{result.mean_text:>{figures}} {result.interval_text}".rstrip(),
             "difference": cell_of_lines(differences[result.experiment_id, result.metric]),
             "p adj.": result.p_adjusted_text,
-            "verdict": styled(result.verdict_text, result.conclusion),
-            "missing": loud(result.missing),
+            "verdict": show.styled(result.verdict_text, result.conclusion),
+            "missing": show.loud(result.missing),
         }
         out.add_row(*(cells[name] for name in columns))
     return out
@@ -277,7 +256,7 @@ def _print_list(out: Console, diff: ExperimentsDiff, changes: ChangeList) -> Non
     out.print()
     out.print(Text(heading(diff, changes), style="bold"))
     for change in changes.examples:
-        width = min(out.width, MAX_WIDTH) - 2
+        width = min(out.width, show.MAX_WIDTH) - 2
         begin = f"{one_line(change.example_id)}  {one_line(values_text(change))}  "
         for line in cut_lines(begin, plain_text(change.inputs), width, MOST_LINES, indent=2):
             out.print(Text(f"  {line}"))

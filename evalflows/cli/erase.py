@@ -21,7 +21,7 @@ from evalflows.store.erasing import Selection
 from evalflows.store.retention import Erased, Retained, earlier, erase, finish, would_erase, would_retain
 from evalflows.store.retention import retain as apply_rules
 from evalflows.store.spool import RECEIVED, spool_folder
-from evalflows.store.sql import existing_store
+from evalflows.store.store import existing_store
 
 COPIES = (
     "copies elsewhere stay: exports, reports, backups, your own specs, the model providers' (docs/reference/store.md)"

@@ -12,8 +12,7 @@ from evalflows.specs import hints
 from evalflows.specs.escaping import one_line
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.queries.incidents import Incident, incidents
-from evalflows.store.queries.trace_filters import condition
-from evalflows.store.queries.traces import LATEST, Window, batch_row, item_keys
+from evalflows.store.queries.traces import LATEST, Window, batch_row, condition, item_keys
 from evalflows.store.store import Store
 from evalflows.store.trace_records import WatermarkRow
 

@@ -12,21 +12,19 @@ from evalflows.cli.late_commands import FORMAT, VERBOSE_RUN, one_line_errors, pr
 from evalflows.cli.output import Console, Text, console, echo, echo_error
 from evalflows.cli.sections import IN_BRIEF, lines_section, print_sections
 from evalflows.cli.show import links_here, print_next, print_worst, worst_sections
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import Decision, explained, find_decision, identities, other_specs
+from evalflows.reports.decisions import Decision, explained, find_decision, identities, other_specs, with_limits
 from evalflows.reports.markdown_pages import after_experiments, gate_report
 from evalflows.reports.results import results_against
 from evalflows.reports.worst import Worst, worst_of
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.escaping import one_line
+from evalflows.store.described import rule_outcomes
 from evalflows.store.evidence import verify_decision
 from evalflows.store.queries.looks import final_ids
 from evalflows.store.records import DecisionRow, from_json
-from evalflows.store.rule_outcomes import rule_outcomes
 from evalflows.store.signatures import is_signed, sign, signature_of
-from evalflows.store.sql import existing_store
-from evalflows.store.store import Store
+from evalflows.store.store import Store, existing_store
 
 
 @click.command()

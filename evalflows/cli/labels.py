@@ -24,8 +24,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line, write_csv
 from evalflows.store.labels import import_labels
 from evalflows.store.queries.labels import listed_batches
-from evalflows.store.sql import existing_store
-from evalflows.store.store import Store
+from evalflows.store.store import Store, existing_store
 
 if TYPE_CHECKING:
     from evalflows.analysis.label_sampling import Order
@@ -160,7 +159,7 @@ def judges(form: str) -> None:
 
     What several people said of an item counts once, by majority.
     """
-    from evalflows.analysis.judge_standings import judge_standings
+    from evalflows.analysis.labels import judge_standings
 
     with store_to_list() as store:
         standings = judge_standings(store)

@@ -12,12 +12,12 @@ from evalflows.cli.output import DECISION_STYLES, GAP, Table, Text, console, ech
 from evalflows.reports.comparison import Overview, comparison_overviews
 from evalflows.reports.documents import listed
 from evalflows.reports.experiment_report import ExperimentOverview, overviews
-from evalflows.reports.versions import Version, versions_of
+from evalflows.reports.names import Version, versions_of
 from evalflows.specs.escaping import one_line
 from evalflows.store.layout import Layout
 from evalflows.store.queries.conclusions import conclusions_on, worse_before
-from evalflows.store.sql import ask, is_store, no_experiments, no_store
-from evalflows.store.store import Store
+from evalflows.store.sql import ask
+from evalflows.store.store import Store, is_store, no_experiments, no_store
 
 Gates = Mapping[str, Mapping[str, str]]
 """The newest conclusion of each gate on an experiment: by experiment, then by gate."""

@@ -10,7 +10,7 @@ from evalflows.cli.late_commands import FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import Text, console, echo, table
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
-from evalflows.store.sql import existing_store
+from evalflows.store.store import existing_store
 
 if TYPE_CHECKING:
     from evalflows.analysis.modes import Found, Group

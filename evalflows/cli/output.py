@@ -220,7 +220,7 @@ class Table(rich.table.Table):
         for index, column in enumerate(cells):
             if room < 0 and self.columns[lifted + index].header in self._wrapped:
                 least = MIN_VERDICT if self.columns[lifted + index].header == "verdict" else MIN_WRAPPED
-                least = max(least, *(_longest_word(cell) for cell in column))
+                least = max([least, *(cell_len(word) for cell in column for word in cell.plain.split())])
                 shrunk = max(min(widths[index], least), widths[index] + room)
                 room += widths[index] - shrunk
                 widths[index] = shrunk
@@ -289,7 +289,3 @@ def _text(cell: object) -> Text:
 
 def _width(cell: Text) -> int:
     return max(map(cell_len, cell.plain.split("\n")))
-
-
-def _longest_word(cell: Text) -> int:
-    return max(map(cell_len, cell.plain.split()), default=0)

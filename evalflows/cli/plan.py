@@ -12,13 +12,11 @@ from evalflows.analysis.figures import figure, given_figure
 from evalflows.cli.late_commands import CHANGES, FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import Table, Text, console, echo, table
 from evalflows.cli.running import find_modules_here
-from evalflows.reports.documents import plain
-from evalflows.reports.kept_documents import PlanDocument, PlannedCallsDocument
+from evalflows.reports.documents import PlanDocument, PlannedCallsDocument, plain
 from evalflows.specs import hints
-from evalflows.store.queries.kept_reports import keep_report
+from evalflows.store.kept_checks import keep_report
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.sql import existing_store
-from evalflows.store.store import Store
+from evalflows.store.store import Store, existing_store
 
 if TYPE_CHECKING:
     from evalflows.analysis.plan import Plan
@@ -65,7 +63,7 @@ def plan(
 def _spec_of(reference: str, changes: Sequence[str]) -> "ExperimentSpec":
     """Return the spec in a file, or that of a stored experiment if no such file exists but such an experiment does."""
     from evalflows.specs.experiment import change_experiment, load_experiment
-    from evalflows.store.row_specs import experiment_spec
+    from evalflows.store.described import experiment_spec
 
     if not Path(reference).exists() and not reference.endswith((".yaml", ".yml")):
         store = existing_store()

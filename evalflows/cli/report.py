@@ -12,7 +12,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
 from evalflows.store.exports import write_whole
 from evalflows.store.records import now
-from evalflows.store.sql import existing_store
+from evalflows.store.store import existing_store
 
 if TYPE_CHECKING:
     from evalflows.reports.markdown_pages import Reported

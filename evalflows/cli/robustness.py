@@ -6,7 +6,7 @@ import click
 
 from evalflows.cli.late_commands import FORMAT, VERBOSE_RUN, one_line_errors, print_json, stdout_for
 from evalflows.cli.output import Table, Text, console, table
-from evalflows.store.sql import existing_store
+from evalflows.store.store import existing_store
 
 if TYPE_CHECKING:
     from evalflows.analysis.robustness import ParetoReport, RobustnessReport, WeightsReport

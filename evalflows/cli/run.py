@@ -36,11 +36,9 @@ from evalflows.cli.show import (
     verdicts_section,
 )
 from evalflows.reports.candidates import best_of, candidates_of_gates
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import decisions_of, with_manifests
-from evalflows.reports.documents import document, worst_document
+from evalflows.reports.decisions import decisions_of, with_limits, with_manifests
+from evalflows.reports.documents import BacktestDocument, PlanDocument, document, worst_document
 from evalflows.reports.experiment_report import ExperimentsReport, experiments_report, overviews_of
-from evalflows.reports.kept_documents import BacktestDocument, PlanDocument
 from evalflows.reports.markdown_pages import after_experiments
 from evalflows.reports.previous_runs import earlier_runs
 from evalflows.reports.results import results_of
@@ -49,19 +47,11 @@ from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError
 from evalflows.specs.escaping import one_line
 from evalflows.specs.home import home_root
+from evalflows.store.kept_checks import find_report, is_report
 from evalflows.store.layout import Layout
-from evalflows.store.queries.kept_reports import find_report, is_report
+from evalflows.store.queries import lookup
 from evalflows.store.queries.looks import final_ids
-from evalflows.store.queries.lookup import (
-    comparison_beside,
-    find_comparison,
-    find_experiments,
-    is_comparison,
-    run_groups,
-    runs_named,
-)
-from evalflows.store.sql import existing_store
-from evalflows.store.store import Store
+from evalflows.store.store import Store, existing_store
 
 if TYPE_CHECKING:
     from evalflows.reports.candidates import CandidatesOfGate
@@ -139,14 +129,14 @@ def resume(experiment: str, changes: tuple[str, ...], detail: Detail, form: str,
     --set can change limits, such as --set budget_usd=10, but no setting that affects the answers.
     """
     from evalflows.specs.experiment import change_experiment
-    from evalflows.store.row_specs import experiment_spec
+    from evalflows.store.described import experiment_spec
 
     with one_line_errors(verbose):
         store = existing_store()
-        if is_comparison(store, experiment):
+        if lookup.is_comparison(store, experiment):
             _resume_comparison(store, experiment, changes, verbose, detail=detail, form=form)
             return
-        (row,) = store.read("experiments", find_experiments(store, experiment)[0])
+        (row,) = store.read("experiments", lookup.find_experiments(store, experiment)[0])
         spec = change_experiment(experiment_spec(row), changes)
         _run(spec, row.run_group, verbose, detail=detail, form=form)
 
@@ -156,9 +146,9 @@ def _resume_comparison(
 ) -> None:
     from evalflows.cli.compare import run_comparison
     from evalflows.specs.files import change_spec
-    from evalflows.store.row_specs import comparison_spec
+    from evalflows.store.described import comparison_spec
 
-    (row,) = store.read("comparison_sets", find_comparison(store, reference))
+    (row,) = store.read("comparison_sets", lookup.find_comparison(store, reference))
     spec = change_spec(comparison_spec(row), changes, f"comparison {row.name!r}")
     run_comparison(spec, row.comparison_id, verbose, detail=detail, form=form)
 
@@ -188,7 +178,7 @@ def _run(
             experiment_ids, incomplete = error.experiments, error
     made = calls.made
     if uncommitted:
-        keep_uncommitted(Store(), run_groups(Store(), experiment_ids), uncommitted)
+        keep_uncommitted(Store(), lookup.run_groups(Store(), experiment_ids), uncommitted)
     if not (only_changes and _print_changes(experiment_ids, made)):
         _print_results(experiment_ids, made, detail=detail, form=form, spec=path)
     if incomplete is not None:
@@ -231,13 +221,13 @@ def show(
     store = existing_store()
     if is_report(experiment) and _print_report(store, experiment, form, detail):
         return
-    if is_comparison(store, experiment) and not metrics:
+    if lookup.is_comparison(store, experiment) and not metrics:
         from evalflows.cli.compare import show_comparison  # late: most runs have none
 
-        show_comparison(find_comparison(store, experiment), IN_BRIEF_SHOWN, detail=detail, form=form)
+        show_comparison(lookup.find_comparison(store, experiment), IN_BRIEF_SHOWN, detail=detail, form=form)
         return
-    found = find_experiments(store, experiment)
-    if (runs := runs_named(store, experiment)) > 1:
+    found = lookup.find_experiments(store, experiment)
+    if (runs := lookup.runs_named(store, experiment)) > 1:
         echo_error(f"the newest of {runs} runs named {experiment!r}; {hints.list_runs().code} lists the others")
     if with_final:
         read_final(store, found)
@@ -274,7 +264,7 @@ def _print_worst(
     with_final: bool,
 ) -> None:
     """Print all examples that got worse by some metrics."""
-    other = find_experiments(store, against, just_one=True)[0] if against else None
+    other = lookup.find_experiments(store, against, just_one=True)[0] if against else None
     hidden = frozenset[str]() if with_final else final_ids(store, experiments)
     worst = all_worst(store, experiments, metrics, other, hidden=hidden)
     if form == "json":
@@ -316,7 +306,7 @@ def _print_results(
             decisions = with_manifests(store, decisions)
         report = experiments_report(store, ids, results_of(store, ids), decisions, with_final=with_final)
         comparison = None
-        if beside := comparison_beside(store, ids):
+        if beside := lookup.comparison_beside(store, ids):
             from evalflows.reports.comparison import comparison_report  # late: few runs have one
 
             comparison = comparison_report(store, beside)
@@ -357,7 +347,7 @@ def _print_results(
             from evalflows.cli.compare import comparison_sections
 
             sections += comparison_sections(comparison, is_alone=False)
-        reference = ids[0] if len(ids) == 1 else run_groups(store, ids)[0]
+        reference = ids[0] if len(ids) == 1 else lookup.run_groups(store, ids)[0]
         is_shown = calls_made is None
         most = IN_BRIEF_SHOWN if is_shown else IN_BRIEF
         print_sections(out, sections, most, "--all" if is_shown else hints.show_all(reference).command)

@@ -148,7 +148,7 @@ def _results(**more: Any) -> Any:
     from evalflows.analysis.judge_exclusions import Stepped
     from evalflows.reports import experiment_report
     from evalflows.reports.previous_runs import PreviousRun
-    from evalflows.reports.remarks import RemarkKind, Severity
+    from evalflows.reports.results import RemarkKind, Severity
 
     excluded = _fields("ExcludedMetric", experiment_id=str, metric=str, judge=str, reason_code=str, reason=str)
     return _fields(
@@ -263,9 +263,9 @@ DOCUMENTS: Mapping[str, Callable[[], Any]] = {
     "doctor": lambda: _fields("Doctor", is_sound=bool, findings=_of_records("store.doctor", "Finding"), n_files=int),
     "dataset ls": partial(_of_records, "reports.datasets", "ListedDataset", splits=dict[str, int]),
     "dataset show": _dataset,
-    "baseline ls": partial(_of_records, "store.queries.approvals", "Approval"),
+    "baseline ls": partial(_of_records, "store.queries.conclusions", "Approval"),
     "labels ls": partial(_of_records, "store.queries.labels", "LabelBatch"),
-    "labels judges": partial(_of_records, "analysis.judge_standings", "RankedJudge"),
+    "labels judges": partial(_of_records, "analysis.labels", "RankedJudge"),
     "modes find": partial(_of_record, "analysis.modes", "Found"),
     "modes show": lambda: _fields(
         "Mode",

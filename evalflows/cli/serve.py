@@ -58,7 +58,7 @@ def dashboard(host: str, port: int, token: str | None) -> None:
     from evalflows.dashboard.making import Making
     from evalflows.prefect_server import note_dashboard
     from evalflows.serving import listen, serve, url_of, usable_token
-    from evalflows.store.sql import existing_store
+    from evalflows.store.store import existing_store
 
     token = usable_token(token)
     store = existing_store()

@@ -12,8 +12,7 @@ from evalflows.cli.sections import Section, lines_section
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.prefect_server import dashboard_url
 from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport
-from evalflows.reports.remarks import Remark, Severity, verdict_sentences
-from evalflows.reports.results import Result, differences_in, means_in
+from evalflows.reports.results import Remark, Result, Severity, differences_in, means_in, verdict_sentences
 from evalflows.reports.worst import HIDDEN, Worst, WorstExamples, WorstItem, brief_lines, change_text, value_text
 from evalflows.specs import hints
 from evalflows.specs.escaping import one_line

@@ -26,9 +26,10 @@ from evalflows.store.database import memory_limit_bytes, peak_memory_bytes
 from evalflows.store.doctor import Examination, examine
 from evalflows.store.exports import Exported, whole_file, write_query, write_whole
 from evalflows.store.packing import SETTLED_S, Packed, pack
+from evalflows.store.queries.labels import preferences_of
 from evalflows.store.queries.lookup import find_comparison
-from evalflows.store.queries.preference_data import preferences_of
-from evalflows.store.sql import existing_store, select_from
+from evalflows.store.sql import select_from
+from evalflows.store.store import existing_store
 from evalflows.store.views import grain, is_mart, view_files
 
 COPY = click.option("--copy", is_flag=True, help="Tables that stand alone, instead of views that read the store.")
@@ -136,8 +137,7 @@ def duckdb(file: str, copy: bool, only: tuple[str, ...], is_all: bool) -> None:
         raise InputError("export duckdb: got --only, which needs --copy")
     store, target = existing_store(), Path(file)
     _report(
-        file,
-        export_tables(store, target, only, is_all=is_all) if copy else export_views(store, target, is_all=is_all),
+        file, export_tables(store, target, only, is_all=is_all) if copy else export_views(store, target, is_all=is_all)
     )
 
 

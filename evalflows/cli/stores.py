@@ -5,8 +5,7 @@ from contextlib import contextmanager
 
 from evalflows.cli.output import echo_error
 from evalflows.store.layout import Layout
-from evalflows.store.sql import is_store, no_store, store_or_empty
-from evalflows.store.store import Store
+from evalflows.store.store import Store, is_store, no_store, store_or_empty
 
 
 @contextmanager

@@ -19,8 +19,7 @@ from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.escaping import json_text, one_line
 from evalflows.specs.grouping import grouped
 from evalflows.store.queries.traces import ListedTrace, Verdict, listed_traces, observations_of_trace, verdicts_of_trace
-from evalflows.store.sql import existing_store
-from evalflows.store.store import Store
+from evalflows.store.store import Store, existing_store
 from evalflows.telemetry.views import ObservationView, TraceView, in_depth
 
 if TYPE_CHECKING:

@@ -23,11 +23,10 @@ from evalflows.specs.errors import (
 )
 from evalflows.specs.escaping import json_text, one_line
 from evalflows.specs.protocols import Message
-from evalflows.store.queries.approvals import approved
+from evalflows.store.queries.conclusions import approved
 from evalflows.store.queries.looks import look_of, newest_without_look
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.sql import existing_store
-from evalflows.store.store import Store
+from evalflows.store.store import Store, existing_store
 
 if TYPE_CHECKING:
     from evalflows.specs.experiment import ExperimentSpec
@@ -162,7 +161,7 @@ def _experiment(store: Store, reference: str) -> str:
 def _changed(row: "ExperimentRow", prompt: Path, field: str | None) -> "ExperimentSpec":
     """Return the spec of an experiment with another prompt, and without its gates and other targets."""
     from evalflows.specs.target import ChatTarget  # late: the other imports are enough to refuse
-    from evalflows.store.row_specs import experiment_spec
+    from evalflows.store.described import experiment_spec
 
     spec = experiment_spec(row)
     target = next(target for target in spec.targets if target.name == row.target)

@@ -11,7 +11,7 @@ from evalflows.cli.output import Table, Text, console, echo, table
 from evalflows.reports.idle_rules import rules_that_could_not_look
 from evalflows.specs.escaping import one_line
 from evalflows.specs.watch import ALL, DIMENSIONS
-from evalflows.store.sql import existing_store
+from evalflows.store.store import existing_store
 
 DAYS = {"day": 28, "hour": 2}
 """Days that are shown unless --days says otherwise."""

@@ -28,22 +28,12 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evalflows.analysis.monitoring import acknowledge
-from evalflows.analysis.review import give_label, question_about
+from evalflows.analysis.reviewing import give_label, question_about
+from evalflows.dashboard import datasets
 from evalflows.dashboard.compare import compare_example_page, compare_page, compare_slices_page
 from evalflows.dashboard.comparisons import comparisons_page
-from evalflows.dashboard.dataset_changes import (
-    SentFile,
-    dataset_example_page,
-    take_example,
-    take_file,
-    take_incident,
-    take_reviewed,
-    take_trace,
-)
-from evalflows.dashboard.datasets import dataset_page, datasets_page
 from evalflows.dashboard.decisions import decision_page, decisions_page
-from evalflows.dashboard.experiment_list import experiments_page
-from evalflows.dashboard.experiments import example_page, experiment_page
+from evalflows.dashboard.experiments import example_page, experiment_page, experiments_page
 from evalflows.dashboard.home import home_page
 from evalflows.dashboard.judges import judge_page, judges_page
 from evalflows.dashboard.links import PAGE_PROOF, PROOF, Links, Proofs
@@ -104,9 +94,9 @@ PAGES: Mapping[str, PageOf] = {
     "/experiments/{id}": experiment_page,
     "/experiments/{experiment}/example": example_page,
     "/over-time": over_time_page,
-    "/datasets": datasets_page,
-    "/datasets/{name:path}": dataset_page,
-    "/dataset-example": dataset_example_page,
+    "/datasets": datasets.datasets_page,
+    "/datasets/{name:path}": datasets.dataset_page,
+    "/dataset-example": datasets.dataset_example_page,
     "/compare": compare_page,
     "/compare/example": compare_example_page,
     "/compare/slices": compare_slices_page,
@@ -212,7 +202,7 @@ class Taken:
             sent = await self.read(request)
             if isinstance(sent, bytes):  # reading a file may take long
                 taken = await self.making.run(
-                    lambda stop: self.take(self.store, query, SentFile(sent, stop)), request.receive
+                    lambda stop: self.take(self.store, query, datasets.SentFile(sent, stop)), request.receive
                 )
             else:
                 taken = await self.making.run(lambda _: self.take(self.store, query, sent))
@@ -290,14 +280,14 @@ def _wanted(fields: Fields, name: str) -> str:
 
 
 GIVEN: Mapping[str, tuple[Read, Take]] = {
-    "/datasets": (_file_content, take_file),
-    "/dataset-example": (_texts, take_example),
+    "/datasets": (_file_content, datasets.take_file),
+    "/dataset-example": (_texts, datasets.take_example),
     "/modes/{mode}": (_texts, take_mode),
     "/production/incidents/{id}/acknowledgements": (_fields, take_acknowledgement),
-    "/production/incidents/{id}/datasets": (_fields, take_incident),
-    "/production/traces/{id}/datasets": (_fields, take_trace),
+    "/production/incidents/{id}/datasets": (_fields, datasets.take_incident),
+    "/production/traces/{id}/datasets": (_fields, datasets.take_trace),
     "/review/{subject}/labels": (_fields, take_label),
-    "/review/{subject}/datasets": (_fields, take_reviewed),
+    "/review/{subject}/datasets": (_fields, datasets.take_reviewed),
 }
 """What pages send, by its address."""
 

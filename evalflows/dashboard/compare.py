@@ -16,20 +16,16 @@ from evalflows.dashboard.charts import Point
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site, marked, render, shown_text
 from evalflows.dashboard.steps import steps_of
-from evalflows.reports.compared_rows import RowFilter, RowSort, wanted_examples
-from evalflows.reports.decision_limits import with_slices
-from evalflows.reports.decisions import decisions_of
+from evalflows.reports.decisions import decisions_of, with_slices
 from evalflows.reports.diff import ExperimentsDiff, comments_of, heading, no_examples, values_text
-from evalflows.reports.example_detail import ExampleDetail, RunDetail, example_detail
+from evalflows.reports.example_detail import ExampleDetail, PastValue, RunDetail, example_detail, past_values
 from evalflows.reports.experiment_report import overviews_of
 from evalflows.reports.kept_comparisons import KeptComparison
 from evalflows.reports.names import names_apart
 from evalflows.reports.partings import partings_of
-from evalflows.reports.past_values import PastValue, past_values
 from evalflows.reports.picture import Card, card_of_results
-from evalflows.reports.remarks import verdict_sentences
-from evalflows.reports.results import Means, Result, drawing_scales, means_of
-from evalflows.reports.side_by_side import found_examples, inputs_of, side_by_side
+from evalflows.reports.results import Means, Result, drawing_scales, means_of, verdict_sentences
+from evalflows.reports.side_by_side import RowFilter, RowSort, found_examples, inputs_of, side_by_side, wanted_examples
 from evalflows.reports.slices import SLICE_COLUMNS, slice_cells
 from evalflows.reports.word_diff import WordDiff, answers_apart, has_much_in_common, word_diff
 from evalflows.specs.errors import InputError

@@ -9,7 +9,6 @@ from evalflows.analysis.rules import Rule
 from evalflows.dashboard.charts import domain
 from evalflows.dashboard.rendering import Page, Query, Site, render, steady
 from evalflows.reports.candidates import CandidatesOfGate, candidates_of_gates
-from evalflows.reports.decision_limits import with_limits
 from evalflows.reports.decisions import (
     Decision,
     DecisionChoice,
@@ -19,12 +18,13 @@ from evalflows.reports.decisions import (
     find_decision,
     gate_names,
     listed_decisions,
+    with_limits,
     with_manifests,
 )
 from evalflows.specs.metric_names import metric_of
-from evalflows.store.queries.approvals import approvals
+from evalflows.store.described import RuleOutcome
+from evalflows.store.queries.conclusions import approvals
 from evalflows.store.records import DecisionConclusion
-from evalflows.store.rule_outcomes import RuleOutcome
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 

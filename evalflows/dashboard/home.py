@@ -4,9 +4,9 @@ from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.dashboard.rendering import Page, Query, Site, render
 from evalflows.reports.decisions import newest_decisions
 from evalflows.reports.experiments import ListFilter, listed_experiments
-from evalflows.reports.versions import versions_of
+from evalflows.reports.names import versions_of
 from evalflows.store.queries.incidents import episodes, incidents
-from evalflows.store.sql import no_experiments
+from evalflows.store.store import no_experiments
 
 NEWEST = 5
 """Experiments, decisions and incidents that are shown, at most."""

@@ -3,19 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evalflows.analysis.judge_standings import judge_standings
+from evalflows.analysis.labels import judge_standings
 from evalflows.dashboard.charts import domain
 from evalflows.dashboard.rendering import Page, Query, Site, render, steady
-from evalflows.reports.judges import (
-    Disagreement,
-    JudgeHealth,
-    JudgeReport,
-    LabelledSubject,
-    current_report,
-    disagreements,
-    judge_record,
-    judges_health,
-)
+from evalflows.reports import judges
 from evalflows.specs.errors import InputError, NotFoundError
 
 LABELS_IN_PAGE = 10
@@ -28,8 +19,8 @@ Plot = tuple[float | None, float | None, float | None, tuple[float, float], floa
 def judge_page(site: Site, query: Query) -> Page:
     """Return one judge, and its agreement with people in one experiment or comparison."""
     evaluator, number = query.wanted("evaluator"), query.number("page")
-    versions = judges_health(site.store, evaluator)
-    controls, biases, subjects = judge_record(site.store, evaluator)
+    versions = judges.judges_health(site.store, evaluator)
+    controls, biases, subjects = judges.judge_record(site.store, evaluator)
     if not any((versions, controls, biases, subjects)):
         root = site.store.layout.root
         raise NotFoundError(f"judge {evaluator!r}: not in {root}, wanted one that has judged something")
@@ -48,7 +39,7 @@ def judge_page(site: Site, query: Query) -> Page:
         report=report,
         problem=problem,
         plots=_plots(report) if report else {},
-        disagreements=disagreements(site.store, subject, page=number, in_page=LABELS_IN_PAGE) if subject else [],
+        disagreements=judges.disagreements(site.store, subject, page=number, in_page=LABELS_IN_PAGE) if subject else [],
         said=said,
         answer_address=lambda row: _answer_address(site, subject, row),
         subject_address=lambda labelled: _address(site, evaluator, labelled),
@@ -67,7 +58,7 @@ def said(value: float | None, label: str | None, kind: str) -> str | None:
     return label if value is None else {1.0: "1 (yes)", 0.0: "0 (no)"}.get(value, f"{value:g}")
 
 
-def _chosen(subjects: Sequence[LabelledSubject], query: Query) -> LabelledSubject | None:
+def _chosen(subjects: Sequence[judges.LabelledSubject], query: Query) -> judges.LabelledSubject | None:
     """Return what the address names; by default the newest with labels."""
     wanted = {name: query.text(name) for name in ("subject_id", "metric", "people_metric", "evaluator_version")}
     for subject in subjects:
@@ -81,17 +72,17 @@ def _chosen(subjects: Sequence[LabelledSubject], query: Query) -> LabelledSubjec
     return None
 
 
-def _report(site: Site, subject: LabelledSubject | None) -> tuple[JudgeReport | None, str | None]:
+def _report(site: Site, subject: judges.LabelledSubject | None) -> tuple[judges.JudgeReport | None, str | None]:
     """Return the agreement from the labels of now, or why there is none."""
     if subject is None:
         return None, None
     try:
-        return current_report(site.store, subject), None
+        return judges.current_report(site.store, subject), None
     except InputError as error:
         return None, str(error)
 
 
-def _plots(report: JudgeReport) -> dict[str, Plot]:
+def _plots(report: judges.JudgeReport) -> dict[str, Plot]:
     """Return the figures that are drawn, by the name of their line."""
     observed = report.observed
     plots: dict[str, Plot] = {}
@@ -119,7 +110,7 @@ def _means(observed: Mapping[str, Any]) -> dict[str, Plot]:
     return {name: (mean["mean"], mean["low"], mean["high"], scale, None) for name, mean in means.items()}
 
 
-def _address(site: Site, evaluator: str, subject: LabelledSubject | None, page: int | None = None) -> str | None:
+def _address(site: Site, evaluator: str, subject: judges.LabelledSubject | None, page: int | None = None) -> str | None:
     if subject is None:
         return None
     fields = ("subject_id", "metric", "people_metric", "evaluator_version")
@@ -127,7 +118,7 @@ def _address(site: Site, evaluator: str, subject: LabelledSubject | None, page: 
     return f"{address}#{'disagreements' if page else 'people'}" if address else None
 
 
-def _answer_address(site: Site, subject: LabelledSubject | None, row: Disagreement) -> str | None:
+def _answer_address(site: Site, subject: judges.LabelledSubject | None, row: judges.Disagreement) -> str | None:
     if subject is None:
         return None
     if subject.kind == "pair":
@@ -136,7 +127,9 @@ def _answer_address(site: Site, subject: LabelledSubject | None, row: Disagreeme
     return site.links.example(subject.subject_id, row.example_id, row.repetition)
 
 
-def _review_address(site: Site, subject: LabelledSubject | None, versions: Sequence[JudgeHealth]) -> str | None:
+def _review_address(
+    site: Site, subject: judges.LabelledSubject | None, versions: Sequence[judges.JudgeHealth]
+) -> str | None:
     """Return where people label what narrows the interval most."""
     if subject is not None:
         return site.links.page("review", subject=subject.subject_id, metric=subject.people_metric)
@@ -147,7 +140,9 @@ def _review_address(site: Site, subject: LabelledSubject | None, versions: Seque
 def judges_page(site: Site, query: Query) -> Page:
     """Return the list of judges, and their agreement with people."""
     text = query.text("q")
-    health = [row for row in judges_health(site.store) if _has(text, row.evaluator, row.judge_model, *row.metrics)]
+    health = [
+        row for row in judges.judges_health(site.store) if _has(text, row.evaluator, row.judge_model, *row.metrics)
+    ]
     standings = [row for row in judge_standings(site.store) if _has(text, row.evaluator, row.judge_model, row.metric)]
     body = render("judges.html", site, judges=health, standings=standings, q=text)
     return Page(title="Judges", section="judges", body=body)

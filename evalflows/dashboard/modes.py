@@ -15,20 +15,8 @@ from evalflows.dashboard.charts import Place, Point
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site, render
 from evalflows.reports.modes import map_members, modes_of
+from evalflows.specs import failure_modes
 from evalflows.specs.errors import InputError
-from evalflows.specs.failure_modes import (
-    Change,
-    ModeSpec,
-    edit,
-    edited,
-    load_taxonomy,
-    merged,
-    renamed,
-    split,
-    taxonomy_of,
-    version_of,
-    with_status,
-)
 from evalflows.specs.files import read_text
 from evalflows.store.store import Store
 
@@ -124,7 +112,7 @@ def mode_page(site: Site, query: Query) -> Page:
     Raise InputError for an unknown mode, and for a change that makes the file invalid.
     """
     text = read_text(FILE)
-    taxonomy, version = taxonomy_of(text, FILE.name), version_of(text)
+    taxonomy, version = failure_modes.taxonomy_of(text, FILE.name), failure_modes.version_of(text)
     mode = taxonomy.mode(query.wanted("mode"))
     is_late = query.text("seen") not in (None, version)
     body = render(
@@ -143,44 +131,44 @@ def mode_page(site: Site, query: Query) -> Page:
 
 def take_mode(store: Store, query: Query, texts: dict[str, str]) -> dict[str, Any]:
     """Write a change that was shown into the team's file. Raise ChangedError if the file is another one by now."""
-    edit(FILE, _change(query), texts.get("seen", ""))
+    failure_modes.edit(FILE, _change(query), texts.get("seen", ""))
     return {"location": Links().page("modes")}
 
 
 def _preview(query: Query, before: str) -> Sequence[tuple[str, str]]:
     """Return the lines of the file that a change is about, and whether each is removed, added or the same."""
-    after = edited(before, _change(query), FILE.name)
+    after = failure_modes.edited(before, _change(query), FILE.name)
     lines = unified_diff(before.splitlines(), after.splitlines(), n=3, lineterm="")
     kinds = {"-": "removed", "+": "added"}
     return [(kinds.get(line[0], "same"), line) for line in [*lines][2:]]  # without the names of the files
 
 
-def _change(query: Query) -> Change:
+def _change(query: Query) -> failure_modes.Change:
     """Return the change that an address asks for. Raise InputError for a field that it lacks."""
     mode, today = query.wanted("mode"), datetime.now(UTC).date()
     match query.choice("do", DOINGS, "confirm"):
         case "rename":
-            return renamed(mode, query.wanted("to"), _sentence(query))
+            return failure_modes.renamed(mode, query.wanted("to"), _sentence(query))
         case "merge":
-            return merged(mode, query.wanted("into"))
+            return failure_modes.merged(mode, query.wanted("into"))
         case "split":
             examples = query.all("example")
             if not all(example.isascii() and example.isdigit() for example in examples):
                 raise InputError(f"example: got {', '.join(examples)}, wanted numbers")
-            return split(mode, query.wanted("to"), _sentence(query), [*map(int, examples)])
+            return failure_modes.split(mode, query.wanted("to"), _sentence(query), [*map(int, examples)])
         case "close":
-            return with_status(mode, "closed", today)
+            return failure_modes.with_status(mode, "closed", today)
         case "confirm" | "reopen":
-            return with_status(mode, "open", today)
+            return failure_modes.with_status(mode, "open", today)
 
 
 def _sentence(query: Query) -> str:
     return " ".join(query.wanted("definition").split())
 
 
-def _reviewed() -> dict[str, ModeSpec]:
+def _reviewed() -> dict[str, failure_modes.ModeSpec]:
     try:
-        found = load_taxonomy(FILE).modes if FILE.is_file() else []
+        found = failure_modes.load_taxonomy(FILE).modes if FILE.is_file() else []
     except InputError:  # somebody is editing it
         found = []
     return {mode.name: mode for mode in found}

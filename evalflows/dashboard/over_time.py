@@ -8,8 +8,8 @@ from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.dashboard.charts import Point
 from evalflows.dashboard.rendering import Page, Query, Site, render
 from evalflows.reports.metric_lines import Line, LinePoint, MetricLines, metric_lines
-from evalflows.reports.versions import Version, versions_of
-from evalflows.store.sql import no_experiments
+from evalflows.reports.names import Version, versions_of
+from evalflows.store.store import no_experiments
 
 NEWEST = 100
 """Runs of a line that are shown, at most."""

@@ -4,17 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evalflows.dashboard.rendering import IN_TABLE, ON_PAGE, Page, Query, Site, clipped, render, shown_text, steady
+from evalflows.reports import comparison
 from evalflows.reports.comparison import ComparisonReport, WinRate, comparison_report
-from evalflows.reports.judged_pairs import (
-    KINDS,
-    JudgedPair,
-    Kind,
-    PairChoice,
-    judged_pair,
-    pair_list,
-    pair_metrics,
-    pair_splits,
-)
 from evalflows.reports.names import names_apart
 from evalflows.reports.word_diff import WordDiff, word_diff
 from evalflows.specs.errors import InputError
@@ -24,7 +15,7 @@ from evalflows.store.store import Store
 
 PAIRS_IN_PAGE = 20
 
-KIND_NAMES: Mapping[Kind, str] = {
+KIND_NAMES: Mapping[comparison.Kind, str] = {
     "left": "first better",
     "right": "second better",
     "tie": "tie",
@@ -47,7 +38,7 @@ def pair_page(site: Site, query: Query) -> Page:
     """Return one pair of a comparison: both answers in full, and everything that is known of the judgement."""
     identity = find_comparison(site.store, query.wanted("id"))
     (row,) = site.store.read("comparison_sets", identity)
-    pair = judged_pair(site.store, row, *(query.wanted(name) for name in ("metric", "left", "right")))
+    pair = comparison.judged_pair(site.store, row, *(query.wanted(name) for name in ("metric", "left", "right")))
     names = system_names(site.store, row)
     sides = answers_of(pair, ON_PAGE)
     body = render("pair.html", site, row=row, pair=pair, sides=sides, names=names, kind_names=kind_names(names))
@@ -63,7 +54,7 @@ def system_names(store: Store, row: ComparisonSetRow) -> dict[str, str]:
     return names_apart(store, {identity: known.get(identity, identity) for identity in row.experiments})
 
 
-def kind_names(names: Mapping[str, str]) -> Mapping[Kind, str]:
+def kind_names(names: Mapping[str, str]) -> Mapping[comparison.Kind, str]:
     """Return what outcomes are called; of two systems, by the better one's name."""
     if len(names) != 2:
         return KIND_NAMES
@@ -80,7 +71,7 @@ class Answer:
     error: str | None  # why there is none
 
 
-def answers_of(pair: JudgedPair, most: int = IN_TABLE) -> tuple[Answer, Answer]:
+def answers_of(pair: comparison.JudgedPair, most: int = IN_TABLE) -> tuple[Answer, Answer]:
     """Return both answers, each with at most so many characters."""
     left, right = (clipped(shown_text(outputs), most) for outputs in (pair.left_outputs, pair.right_outputs))
     has_both = pair.left_outputs is not None and pair.right_outputs is not None
@@ -97,18 +88,18 @@ def answers_of(pair: JudgedPair, most: int = IN_TABLE) -> tuple[Answer, Answer]:
 
 def listed_pairs(site: Site, query: Query, row: ComparisonSetRow, names: Mapping[str, str]) -> dict[str, object]:
     """Return what the template's list of pairs is made from."""
-    metrics, splits = pair_metrics(site.store, row.comparison_id), pair_splits(site.store, row)
+    metrics, splits = comparison.pair_metrics(site.store, row.comparison_id), comparison.pair_splits(site.store, row)
     if not metrics:
         return {"metrics": metrics, "pairs": None, "address": None}
-    choice = PairChoice(
+    choice = comparison.PairChoice(
         metric=query.choice("metric", metrics, metrics[0]),
-        kind=query.choice("outcome", KINDS, KINDS[0]) if query.text("outcome") else None,
+        kind=query.choice("outcome", comparison.KINDS, comparison.KINDS[0]) if query.text("outcome") else None,
         systems=chosen_systems(query, names),
         split=query.choice("split", splits, splits[0]) if query.text("split") else None,
         text=query.text("q"),
     )
     number, address = query.number("page"), _address(site, row, choice)
-    listed = pair_list(site.store, row, choice, page=number, in_page=site.in_page(PAIRS_IN_PAGE))
+    listed = comparison.pair_list(site.store, row, choice, page=number, in_page=site.in_page(PAIRS_IN_PAGE))
     return {
         "metrics": metrics,
         "splits": splits,
@@ -121,7 +112,9 @@ def listed_pairs(site: Site, query: Query, row: ComparisonSetRow, names: Mapping
         "address": address,
         "page_address": lambda page: address(page=page),
         "answers_of": answers_of,
-        "pair_address": lambda pair: _pair_address(site, row, pair),
+        "pair_address": lambda pair: site.links.page(
+            *("pairwise", row.comparison_id, "pair"), metric=pair.metric, left=pair.left_run_id, right=pair.right_run_id
+        ),
     }
 
 
@@ -134,7 +127,7 @@ def chosen_systems(query: Query, names: Mapping[str, str]) -> list[str]:
     return chosen
 
 
-def _address(site: Site, row: ComparisonSetRow, choice: PairChoice) -> Callable[..., str | None]:
+def _address(site: Site, row: ComparisonSetRow, choice: comparison.PairChoice) -> Callable[..., str | None]:
     """Return a function of the parameters to change, which gives the address of a list of pairs."""
     system, against = [*choice.systems, None, None][:2]
     chosen = {"metric": choice.metric, "outcome": choice.kind, "system": system, "against": against}
@@ -145,12 +138,6 @@ def _address(site: Site, row: ComparisonSetRow, choice: PairChoice) -> Callable[
         return f"{base}#pairs" if base else None
 
     return address
-
-
-def _pair_address(site: Site, row: ComparisonSetRow, pair: JudgedPair) -> str | None:
-    return site.links.page(
-        *("pairwise", row.comparison_id, "pair"), metric=pair.metric, left=pair.left_run_id, right=pair.right_run_id
-    )
 
 
 @steady

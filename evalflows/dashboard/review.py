@@ -6,22 +6,7 @@ Where a review starts, and what its address says.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from evalflows.analysis.review import (
-    MORE,
-    ORDERS,
-    OTHERS,
-    Disagreement,
-    Order,
-    Others,
-    OwnQuestion,
-    Question,
-    QuestionKind,
-    Review,
-    disagreements,
-    known_to,
-    people_agreement,
-    question_about,
-)
+from evalflows.analysis import reviewing
 from evalflows.dashboard.links import Value, query_text
 from evalflows.dashboard.rendering import Page, Query, Site, render
 from evalflows.reports.datasets import dataset_names
@@ -29,23 +14,11 @@ from evalflows.reports.judges import figures_of, label_text
 from evalflows.reports.names import names_apart
 from evalflows.specs.errors import InputError
 from evalflows.store.labels import finite_number
-from evalflows.store.queries.review import (
-    GivenLabel,
-    ItemTexts,
-    Reviewed,
-    ReviewItem,
-    item_texts,
-    judged_metrics,
-    labelled_subjects,
-    review_metrics,
-    review_subject,
-    reviewable,
-    reviewed,
-)
+from evalflows.store.queries import review_items
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
-KINDS: tuple[QuestionKind, ...] = ("yes_no", "numbers", "labels")
+KINDS: tuple[reviewing.QuestionKind, ...] = ("yes_no", "numbers", "labels")
 LONGEST_NAME = 100
 MOST_SKIPPED = 50
 """The last skipped items that the address has; earlier ones are shown again."""
@@ -65,10 +38,10 @@ class ReviewSettings:
     subject: str
     metric: str
     labeller: str
-    order: Order
-    others: Others
+    order: reviewing.Order
+    others: reviewing.Others
     shows_reference: bool
-    asked: OwnQuestion
+    asked: reviewing.OwnQuestion
     skipped: Sequence[str]
     dataset: str | None  # to which examples are added
     given: str | None = None  # the item that is about to be labelled: the page is that of the next one
@@ -82,10 +55,10 @@ class ReviewSettings:
             subject=query.wanted("subject"),
             metric=query.wanted("metric").strip(),
             labeller=persons_name(query.text("by")),
-            order=query.choice("order", ORDERS, "next"),
-            others=query.choice("others", OTHERS, "too"),
+            order=query.choice("order", reviewing.ORDERS, "next"),
+            others=query.choice("others", reviewing.OTHERS, "too"),
             shows_reference=query.text("reference") is not None,
-            asked=OwnQuestion(
+            asked=reviewing.OwnQuestion(
                 text=query.text("question"),
                 kind=query.choice("kind", KINDS, "yes_no") if kind else None,
                 low=_number(query, "low"),
@@ -97,10 +70,10 @@ class ReviewSettings:
             given=query.text("given"),
         )
 
-    def review(self, store: Store) -> Review:
+    def review(self, store: Store) -> reviewing.Review:
         """Return the review that they mean. Raise InputError if the store does not have it."""
-        return Review(
-            reviewed=store.steady(lambda: reviewed(store, self.subject, self.metric)),
+        return reviewing.Review(
+            reviewed=store.steady(lambda: review_items.reviewed(store, self.subject, self.metric)),
             labeller=self.labeller,
             order=self.order,
             others=self.others,
@@ -162,7 +135,7 @@ def review_page(site: Site, query: Query) -> Page:
     _check(site, query)
     settings = ReviewSettings.of(query)
     review = settings.review(site.store)
-    question = question_about(review.reviewed, settings.asked)
+    question = reviewing.question_about(review.reviewed, settings.asked)
     named = query.text("item")
     item = review.item(named) if named else review.next()
     shown = None if item is None else _shown(site, review, question, settings, item)
@@ -185,10 +158,10 @@ def review_page(site: Site, query: Query) -> Page:
 def _gain(n: int, total: int) -> str | None:
     """Say how exactly labels so far tell a share, such as that of items on which people agree with the judge, and what
     more of them bring; None if all are labelled."""
-    more, now = min(MORE, total - n), known_to(n)
+    more, now = min(reviewing.MORE, total - n), reviewing.known_to(n)
     if not more:
         return None
-    after = f"±{known_to(n + more):.2f}"
+    after = f"±{reviewing.known_to(n + more):.2f}"
     return (
         f"{more} labels tell a share to {after}"
         if now is None
@@ -198,14 +171,20 @@ def _gain(n: int, total: int) -> str | None:
 
 def _check(site: Site, query: Query) -> None:
     """Raise InputError for what the other parameters depend on first: an unknown experiment, then a lacking metric."""
-    subject, _ = review_subject(site.store, query.wanted("subject"))
+    subject, _ = review_items.review_subject(site.store, query.wanted("subject"))
     if query.text("metric") is None:
-        known = ", ".join(review_metrics(site.store, subject)[:MOST_NAMED])
+        known = ", ".join(review_items.review_metrics(site.store, subject)[:MOST_NAMED])
         raise InputError(f"metric: got none, wanted one{f' of {known}, or another' if known else ''} that people label")
 
 
-def _shown(site: Site, review: Review, question: Question, settings: ReviewSettings, item: ReviewItem) -> _Shown:
-    texts = item_texts(site.store, item)
+def _shown(
+    site: Site,
+    review: reviewing.Review,
+    question: reviewing.Question,
+    settings: ReviewSettings,
+    item: review_items.ReviewItem,
+) -> _Shown:
+    texts = review_items.item_texts(site.store, item)
     before = review.mine.get(item.token)
     return _Shown(
         token=item.token,
@@ -218,7 +197,9 @@ def _shown(site: Site, review: Review, question: Question, settings: ReviewSetti
     )
 
 
-def _answers(review: Review, item: ReviewItem, texts: ItemTexts) -> Sequence[tuple[str, str | None]]:
+def _answers(
+    review: reviewing.Review, item: review_items.ReviewItem, texts: review_items.ItemTexts
+) -> Sequence[tuple[str, str | None]]:
     if item.other_run_id is None:
         return [("Answer", texts.outputs)]
     both = (texts.outputs, texts.other_outputs)
@@ -226,7 +207,7 @@ def _answers(review: Review, item: ReviewItem, texts: ItemTexts) -> Sequence[tup
     return [("Answer a", first), ("Answer b", second)]
 
 
-def _answered(question: Question, given: GivenLabel, first: str) -> str | None:
+def _answered(question: reviewing.Question, given: review_items.GivenLabel, first: str) -> str | None:
     """Return what the page would send to give the same label again."""
     if question.kind == "pairs":
         return "tie" if given.label == "tie" else "first" if given.label == first else "second"
@@ -245,23 +226,23 @@ class _Metric:
     n_items: int
     sides: Mapping[str, str]  # names of the experiments, to tell the sides of pairs
     agreement: tuple[str, str] | None  # alpha, and its interval or why it has none; None with one labeller only
-    differing: Sequence[Disagreement]
+    differing: Sequence[reviewing.Disagreement]
 
 
 def review_start_page(site: Site, query: Query) -> Page:
     """Return the forms that start a review: of one experiment or comparison if the address names it."""
     reference, metric = query.text("subject"), query.text("metric")
-    subject = None if reference is None else review_subject(site.store, reference)[0]
+    subject = None if reference is None else review_items.review_subject(site.store, reference)[0]
     body = render(
         "review_start.html",
         site,
-        subjects=reviewable(site.store),
+        subjects=review_items.reviewable(site.store),
         waiting=[]
         if subject
-        else [(metric, _gain(metric.n_labelled, metric.n_items)) for metric in judged_metrics(site.store)],
+        else [(metric, _gain(metric.n_labelled, metric.n_items)) for metric in review_items.judged_metrics(site.store)],
         subject=subject,
-        metrics=[] if subject is None else review_metrics(site.store, subject),
-        labelled=labelled_subjects(site.store, subject),
+        metrics=[] if subject is None else review_items.review_metrics(site.store, subject),
+        labelled=review_items.labelled_subjects(site.store, subject),
         shown=None if subject is None or metric is None else _metric(site.store, subject, metric),
         metric=metric,
         most=MOST_DISAGREEMENTS,
@@ -273,19 +254,21 @@ def review_start_page(site: Site, query: Query) -> Page:
 
 
 def _metric(store: Store, subject: str, metric: str) -> _Metric:
-    found = reviewed(store, subject, metric)
-    kind = question_about(found, OwnQuestion(kind=None if found.judged or found.labels else "yes_no")).kind
-    alpha = people_agreement(found, kind)
+    found = review_items.reviewed(store, subject, metric)
+    kind = reviewing.question_about(
+        found, reviewing.OwnQuestion(kind=None if found.judged or found.labels else "yes_no")
+    ).kind
+    alpha = reviewing.people_agreement(found, kind)
     return _Metric(
         metric=metric,
         n_items=len(found.items),
         sides=_sides(store, found) if found.is_pairs else {},
         agreement=None if alpha is None else figures_of(alpha, "alpha"),
-        differing=disagreements(found),
+        differing=reviewing.disagreements(found),
     )
 
 
-def _sides(store: Store, found: Reviewed) -> Mapping[str, str]:
+def _sides(store: Store, found: review_items.Reviewed) -> Mapping[str, str]:
     both = {side for item in found.items for side in (item.experiment_id, item.other_experiment_id) if side}
     (rows,) = ask(store, (_NAMES, [sorted(both)]))
     return names_apart(store, dict(rows))

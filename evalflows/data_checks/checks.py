@@ -13,25 +13,11 @@ from evalflows.data_checks.suites import SHOWN_VALUES, load_expectations, suite_
 from evalflows.specs.dataset import DatasetSpec, Expectation
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.store.described import experiment_spec
 from evalflows.store.layout import identifier, quoted
-from evalflows.store.queries.checked_columns import (
-    COUNTED,
-    FIELDS,
-    TEXTS,
-    Columns,
-    by,
-    count_unexpected,
-    example_columns,
-    output_columns,
-    planned_runs,
-    score_columns,
-    summary_columns,
-    unexpected_rows,
-    value_of,
-)
+from evalflows.store.queries import checked_columns
 from evalflows.store.queries.continuing import continued_by
 from evalflows.store.records import CheckRow, ExperimentRow, OutputStatus, ScoreStatus, derived_id, to_json
-from evalflows.store.row_specs import experiment_spec
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store
 
@@ -129,9 +115,9 @@ def _sorted(checks: Sequence[CheckRow]) -> list[CheckRow]:
 
 def _of_snapshot(store: Store, snapshot: str) -> list[dict[str, Any]]:
     load_snapshot(store, snapshot)
-    counts = ", ".join(f"count({name})" for name in TEXTS)
+    counts = ", ".join(f"count({name})" for name in checked_columns.TEXTS)
     (of_each,) = store.query(f"select {counts} from source.examples where snapshot_id = ?", [snapshot])
-    filled = [name for name, count in zip(TEXTS, of_each, strict=True) if count]
+    filled = [name for name, count in zip(checked_columns.TEXTS, of_each, strict=True) if count]
     expected = [
         _expect("not_be_null", "example_id"),
         _expect("not_be_null", "inputs"),
@@ -148,21 +134,21 @@ def _of_snapshot(store: Store, snapshot: str) -> list[dict[str, Any]]:
             [(None, example) for example in blank],
             ("example",),
         )
-        for field, n, filled, blank in store.query(FIELDS, [snapshot])
+        for field, n, filled, blank in store.query(checked_columns.FIELDS, [snapshot])
     ]
-    return [*_results(store, example_columns(snapshot), expected), *fields]
+    return [*_results(store, checked_columns.example_columns(snapshot), expected), *fields]
 
 
-def _of_results(experiment: ExperimentRow) -> list[tuple[Columns, list[Expectation]]]:
+def _of_results(experiment: ExperimentRow) -> list[tuple[checked_columns.Columns, list[Expectation]]]:
     spec = experiment_spec(experiment)
     judges = [evaluator.metric for evaluator in spec.evaluators] + [composite.name for composite in spec.composites]
     summaries = [evaluator.metric for evaluator in spec.summary_evaluators]
     of_summaries = [_expect("be_between", "summaries.scores", min_value=1)] if summaries else []
     return [
-        (planned_runs(experiment, judges), _of_runs(judges)),
-        (summary_columns(experiment, summaries), of_summaries),
-        (output_columns(experiment), _of_outputs(experiment)),
-        (score_columns(experiment, [*_ranges(spec)]), _of_scores(spec)),
+        (checked_columns.planned_runs(experiment, judges), _of_runs(judges)),
+        (checked_columns.summary_columns(experiment, summaries), of_summaries),
+        (checked_columns.output_columns(experiment), _of_outputs(experiment)),
+        (checked_columns.score_columns(experiment, [*_ranges(spec)]), _of_scores(spec)),
     ]
 
 
@@ -170,7 +156,7 @@ def _of_runs(judges: Sequence[str]) -> list[Expectation]:
     """Expect one output of each planned run, and a score by each evaluator, also of runs that a sample left out."""
     return [
         _expect("be_between", "runs.outputs", min_value=1, max_value=1),
-        *(_expect("be_between", by(judge), min_value=1) for judge in judges),
+        *(_expect("be_between", checked_columns.by(judge), min_value=1) for judge in judges),
     ]
 
 
@@ -188,7 +174,7 @@ def _of_outputs(experiment: ExperimentRow) -> list[Expectation]:
         _expect("not_be_null", "outputs.outputs", row_condition=answered),
         _expect("be_json_parseable", "outputs.outputs", row_condition=answered),
         _expect("not_be_null", "outputs.error", "warning", row_condition=lacking),
-        *(_expect("be_between", f"outputs.{name}", min_value=0) for name in COUNTED),
+        *(_expect("be_between", f"outputs.{name}", min_value=0) for name in checked_columns.COUNTED),
     ]
 
 
@@ -206,11 +192,13 @@ def _of_scores(spec: ExperimentSpec) -> list[Expectation]:
         _expect("be_in_set", "scores.is_finite", value_set=[True]),
         *(
             _expect("be_between", name, min_value=low, max_value=high, row_condition=_filled(name))
-            for name, (low, high) in ((value_of(metric), bounds) for metric, bounds in _ranges(spec).items())
+            for name, (low, high) in (
+                (checked_columns.value_of(metric), bounds) for metric, bounds in _ranges(spec).items()
+            )
         ),
         _expect("not_be_null", "scores.error", "warning", row_condition=missing),
         _expect("be_between", "scores.sampling_rate", min_value=0, max_value=1, strict_min=True),
-        *(_expect("be_between", f"scores.{name}", "warning", min_value=0) for name in COUNTED),
+        *(_expect("be_between", f"scores.{name}", "warning", min_value=0) for name in checked_columns.COUNTED),
     ]
 
 
@@ -233,15 +221,15 @@ def _filled(column: str) -> dict[str, Any]:
     return {"type": "nullity", "column": {"name": column}, "is_null": False}
 
 
-def _results(store: Store, columns: Columns, expected: Sequence[Expectation]) -> list[dict[str, Any]]:
+def _results(store: Store, columns: checked_columns.Columns, expected: Sequence[Expectation]) -> list[dict[str, Any]]:
     """Return the result of each expectation about rows, in the form of Great Expectations."""
     if not expected:
         return []
     conditions, results = [_conditions(expectation) for expectation in expected], []
-    counts = count_unexpected(store, columns, conditions)
+    counts = checked_columns.count_unexpected(store, columns, conditions)
     for expectation, condition, of_each in zip(expected, conditions, counts, strict=True):
         name = str(expectation.kwargs["column"])
-        rows = unexpected_rows(store, columns, name, condition, SHOWN_VALUES) if of_each[2] else []
+        rows = checked_columns.unexpected_rows(store, columns, name, condition, SHOWN_VALUES) if of_each[2] else []
         results.append(_result(expectation, of_each, rows, columns.places))
     return results
 

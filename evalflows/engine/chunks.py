@@ -10,6 +10,7 @@ from itertools import product
 from random import Random
 from typing import Any, ClassVar, Self, TypeVar
 
+from evalflows.specs.grouping import grouped
 from evalflows.store.queries.spending import Paid
 from evalflows.store.records import ExperimentRow
 from evalflows.store.store import Store
@@ -149,8 +150,5 @@ def chunks_of(experiments: Iterable[ExperimentRow]) -> Iterator[ExampleChunk]:
 
 def rounds_of(experiments: Iterable[ExperimentRow]) -> list[Rounds]:
     """Return the chunks of all experiments, those with the same runs together."""
-    together: dict[tuple[str, int | None], list[ExampleChunk]] = {}
-    for row in experiments:
-        for chunk in chunks_of([row]):
-            together.setdefault((chunk.part_name, row.seed), []).append(chunk)
+    together = grouped(((chunk.part_name, row.seed), chunk) for row in experiments for chunk in chunks_of([row]))
     return [Rounds(tuple(chunks)) for chunks in together.values()]

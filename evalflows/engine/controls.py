@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from evalflows.engine.views import example_view
-from evalflows.evaluators.fields import as_text, pick
-from evalflows.evaluators.offers import offer_pair, offer_run
-from evalflows.evaluators.views import ExampleView, RunView
+from evalflows.evaluators.paths import as_text, pick
+from evalflows.evaluators.views import ExampleView, RunView, offer_pair, offer_run
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import FallbackSpec
 from evalflows.store.records import ExampleRow, derived_id, to_json

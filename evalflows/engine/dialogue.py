@@ -19,7 +19,7 @@ from evalflows.engine.worlds import World, WorldClass, WorldView, require_mcp, s
 from evalflows.evaluators.judges.user_kept_to_goal import KEPT, user_kept_to_goal
 from evalflows.evaluators.prompt_texts import NONE, shipped
 from evalflows.llm.application_calls import APPLICATION, charged
-from evalflows.llm.faults import fault_of
+from evalflows.llm.endpoint_errors import fault_of
 from evalflows.llm.ledger import AnsweredCall, Recorder, call_key, current
 from evalflows.specs.columns import at_path as field_at
 from evalflows.specs.columns import checked_messages

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import starmap
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from evalflows.engine import running
 from evalflows.engine.chunks import ExampleChunk, Rounds, n_chunks
 from evalflows.engine.job import Drawn, Job, Loaded
 from evalflows.engine.may_call_models import target_may_call_unrecorded
@@ -19,14 +20,6 @@ from evalflows.engine.prepare import PreparedExperiment
 from evalflows.engine.quick_processes import is_quick
 from evalflows.engine.results import Columns, EvaluationResult, failed_result, run_scores
 from evalflows.engine.run_context import RunContext, SharedByTargets
-from evalflows.engine.running import (
-    MIN_WORKERS,
-    EvaluatorFactory,
-    RunnableEvaluator,
-    endpoints_of,
-    judging_workers,
-    width_of,
-)
 from evalflows.engine.spec_evaluators import connections_of
 from evalflows.engine.spec_targets import make_target, target_version
 from evalflows.engine.views import evaluator_inputs
@@ -37,9 +30,8 @@ from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, TargetSpec, asked
-from evalflows.store.described import to_described
+from evalflows.store.described import experiment_spec, to_described
 from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow
-from evalflows.store.row_specs import experiment_spec
 from evalflows.store.schemas import to_rows
 from evalflows.store.snapshots import Examples, load_snapshot, size_of
 from evalflows.store.store import Store
@@ -85,7 +77,7 @@ class JudgesAnswers(Job[Answer]):
     def owner_of(self, subject: Answer) -> str:
         return subject.output.experiment_id
 
-    def settled(self, evaluator: RunnableEvaluator, subject: Answer) -> list[EvaluationResult]:
+    def settled(self, evaluator: running.RunnableEvaluator, subject: Answer) -> list[EvaluationResult]:
         """Return the result of a run without an answer: an error, at no cost."""
         output = subject.output
         if output.status == "ok":
@@ -118,7 +110,7 @@ class Experiment(JudgesAnswers[Answered]):
     target_breaker: Breaker
     connections: Sequence[ConnectionSpec] = ()  # whose prices count for the target's own clients
     target_may_call: bool  # whether its code may call models without being recorded
-    summary_evaluators: Sequence[RunnableEvaluator]
+    summary_evaluators: Sequence[running.RunnableEvaluator]
     answering: Workers  # of all experiments of the run group
     answering_on: Sequence[Endpoint]  # endpoints of the target
     is_quick: bool  # whether its answers are looked up and judged by rules, in one pass and on this machine
@@ -161,14 +153,14 @@ class Experiment(JudgesAnswers[Answered]):
             examples = self.examples.rows([numbers[row.example_id] for row in made])
             yield from starmap(Answered, zip(examples, made, strict=True))
 
-    def sampled(self, evaluator: RunnableEvaluator, subjects: Sequence[Answered], numbers: list[int]) -> Drawn:
+    def sampled(self, evaluator: running.RunnableEvaluator, subjects: Sequence[Answered], numbers: list[int]) -> Drawn:
         if evaluator.sample is None:
             return numbers, []
         drawn = [number for number in numbers if subjects[number].example.example_id in evaluator.sample.drawn]
         return drawn, [*{*numbers} - {*drawn}]
 
     def columns(
-        self, evaluator: RunnableEvaluator, subjects: Sequence[Answered], results: Sequence[EvaluationResult]
+        self, evaluator: running.RunnableEvaluator, subjects: Sequence[Answered], results: Sequence[EvaluationResult]
     ) -> Columns:
         sample, outputs = evaluator.sample, [subject.output for subject in subjects]
         return run_scores(
@@ -220,7 +212,7 @@ def _made(run: Context, experiment_id: str) -> Experiment:
     are_made = not looks_up or bool(prepared.summary_evaluators)
     ledger = run.ledger(experiment_id, are_made=are_made)
     budget = run.budget(row)
-    factory = EvaluatorFactory(spec, ledger, budget, run.calls)
+    factory = running.EvaluatorFactory(spec, ledger, budget, run.calls)
     examples = in_running_order(row, load_snapshot(store, row.snapshot_id))
     target = next(target for target in spec.targets if target.name == row.target)
     models = {name: factory.complete(name) for name, _ in target.connections}
@@ -240,9 +232,9 @@ def _made(run: Context, experiment_id: str) -> Experiment:
         evaluators=evaluators,
         summary_evaluators=summaries,
         answering=_answering(run.shared, spec),
-        judging=judging_workers(spec, connections_of(prepared.evaluators)),
+        judging=running.judging_workers(spec, connections_of(prepared.evaluators)),
         answering_on=[model.endpoint for model in models.values()],
-        judging_on=endpoints_of([*evaluators, *summaries]),
+        judging_on=running.endpoints_of([*evaluators, *summaries]),
         budget=budget,
         ledger=ledger,
         is_quick=looks_up and not spec.task_runner.is_elsewhere,
@@ -254,6 +246,6 @@ def _answering(shared: SharedByTargets, spec: ExperimentSpec) -> Workers:
     if shared.answering is None:
         chats = {name for target in spec.targets for name, _ in target.connections}
         others = sum(not target.connections for target in spec.targets)
-        width = sum(width_of(name, spec) for name in chats) + others * MIN_WORKERS
-        shared.answering = Workers(spec.max_concurrency or max(MIN_WORKERS, width))
+        width = sum(running.width_of(name, spec) for name in chats) + others * running.MIN_WORKERS
+        shared.answering = Workers(spec.max_concurrency or max(running.MIN_WORKERS, width))
     return shared.answering

@@ -16,7 +16,7 @@ import cloudpickle
 from evalflows.engine.child import receive, send, start_child
 from evalflows.evaluators.binding import Bound
 from evalflows.evaluators.score import Judgement, Preference
-from evalflows.llm.faults import fault_of
+from evalflows.llm.endpoint_errors import fault_of
 from evalflows.specs.errors import CallError, ErrorKind, InputError, describe
 
 MAX_PROCESSES = max(2, os.cpu_count() or 2)

@@ -18,12 +18,13 @@ from evalflows.store.queries.traces import ItemKey, observations_of
 from evalflows.store.records import ExampleRow, OutputRow, to_json
 from evalflows.store.store import Store
 from evalflows.targets import length_of
-from evalflows.telemetry.paths import at_path, parsed_path
 from evalflows.telemetry.views import (
     ObservationView,
     SessionView,
     TraceView,
+    at_path,
     observation_view,
+    parsed_path,
     session_view,
     trace_view,
 )

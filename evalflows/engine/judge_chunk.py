@@ -1,4 +1,6 @@
-"""Judge a chunk: every evaluator judges every subject in it, with cascades, within the budget.
+"""Judge a chunk: every evaluator judges every subject in it, with cascades, within the budget; and notes on what judges
+are shown, before the first of them is paid: answers of several fields that they see whole, and contexts that reach a
+judge of correctness.
 
 Rules judge a subject one after another on one thread. Their scores become columns, written once per block, except those
 that took long, which are rows on disk at once, like those of judges.
@@ -7,19 +9,21 @@ that took long, which are rows on disk at once, like those of judges.
 import asyncio
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from inspect import signature
 from typing import Any, Generic, NamedTuple
 
 from evalflows.engine.job import Job, Loaded, Subject
 from evalflows.engine.judgement import judge_by_rule, judge_with
 from evalflows.engine.results import EvaluationResult, failed_result
 from evalflows.engine.running import RunnableEvaluator
-from evalflows.engine.shown import SHOWN, notes_on
+from evalflows.engine.spec_evaluators import is_ours
 from evalflows.llm import loop
 from evalflows.specs.errors import REFUSED_BY_BUDGET, RETRIED_LATER
 from evalflows.specs.escaping import print_note
 from evalflows.specs.evaluator import TierSpec
+from evalflows.specs.placeholders import placeholders
 from evalflows.store.records import JudgementRow
 from evalflows.store.snapshots import in_blocks
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
@@ -32,6 +36,20 @@ BLOCK_SHARE = 1 / 8
 
 LOST = ("failed", "not_attempted")
 """The statuses of judgements without a value that was wanted."""
+
+SPELLINGS = {
+    "inputs": ("inputs", "input"),
+    "outputs": ("outputs", "output", "first", "second"),
+    "reference_outputs": ("reference_outputs", "expected_output"),
+}
+"""The arguments that the notes are about, and what prompts call them."""
+
+SHOWN = frozenset(SPELLINGS)
+
+CONTEXTS = frozenset(
+    ("context", "contexts", "retrieved_context", "retrieved_contexts", "documents", "retrieved_documents", "passages")
+)
+"""Names of fields that hold what was retrieved."""
 
 
 def is_undecided(tier: RunnableEvaluator, results: list[EvaluationResult]) -> bool:
@@ -317,3 +335,43 @@ def judge_chunk(job: Job[Subject], chunk: Any, loaded: Loaded[Subject]) -> Outco
             loop.run(judging.judge(subjects))
         chunk = job.combined(chunk, loaded, judging.rows_of, spool)
     return Outcome(judging.transient, loaded.n_subjects, chunk)
+
+
+def notes_on(judges: Sequence[RunnableEvaluator], available: Mapping[str, Any]) -> Iterator[str]:
+    """Yield notes on what our judges are shown of a subject with these arguments."""
+    shown = {judge.bound.name: fields_shown(judge, available) for judge in judges if is_ours(judge.spec)}
+    whole: dict[tuple[str, ...], list[str]] = {}  # names of judges by the fields of the answer
+    for name, fields in shown.items():
+        if len(fields["outputs"]) > 1:
+            whole.setdefault(fields["outputs"], []).append(name)
+    for answer, names in whole.items():
+        key = next((field for field in answer if field not in CONTEXTS), answer[0])
+        yield (
+            f"the answers have several fields ({', '.join(answer)}), all shown as JSON to {', '.join(names)}; to show "
+            f"one, set args: {{key: {key}}}"
+        )
+    for name in [judge.bound.name for judge in judges if judge.spec.use == "correctness"]:
+        found = [f"{side}.{field}" for side, fields in shown[name].items() for field in fields if field in CONTEXTS]
+        if found:
+            yield (
+                f"{name}: the judge sees {' and '.join(found)}, and may judge by it in place of the reference; set "
+                "`key`, use a `prompt` without {inputs}, or keep contexts in the metadata"
+            )
+
+
+def fields_shown(judge: RunnableEvaluator, available: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return by argument the fields that a judge is shown as JSON; none of an argument of which it sees one value."""
+    settings = judge.bound.settings
+    takes = signature(judge.bound.function).parameters
+    prompt = settings.get("prompt") or (takes["prompt"].default if "prompt" in takes else None)
+    asked = placeholders(prompt) if isinstance(prompt, str) else SHOWN
+    context = settings.get("context") or (takes["context"].default if "context" in takes else None)
+    shown = {}
+    for argument, names in SPELLINGS.items():
+        value = available.get(argument)
+        value = value[0] if isinstance(value, list) else value  # of a pair
+        has_key = argument != "inputs" and ("key" not in takes or settings.get("key") is not None)
+        fields = [*value] if isinstance(value, dict) and not has_key and not asked.isdisjoint(names) else []
+        fields = [field for field in fields if not f"{context}.".startswith(f"{argument}.{field}.")]
+        shown[argument] = tuple(fields) if len(fields) > 1 else ()
+    return shown

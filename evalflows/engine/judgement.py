@@ -23,10 +23,10 @@ from evalflows.evaluators.binding import Bound, read_returned
 from evalflows.evaluators.score import Judgement, Preference, number_in
 from evalflows.llm import loop
 from evalflows.llm.breaker import COUNTED
-from evalflows.llm.faults import fault_of
+from evalflows.llm.endpoint_errors import fault_of
 from evalflows.llm.ledger import NO_USAGE, UNRECORDED, Recorder, has_called, recording
 from evalflows.specs.errors import CallError, ErrorKind, StorageError
-from evalflows.specs.score_configs import ScoreConfigSpec
+from evalflows.specs.metrics import ScoreConfigSpec
 from evalflows.store.spool import Spool
 from evalflows.targets import ended_within
 

@@ -5,35 +5,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from evalflows.engine import pair_trials
 from evalflows.engine.experiments import check_code, size_of_answer
 from evalflows.engine.job import Job, Loaded, is_final
 from evalflows.engine.order import ORDER_SEED, in_random_order
-from evalflows.engine.pair_trials import (
-    OTHER,
-    PairChunk,
-    PairTrial,
-    Side,
-    in_order,
-    pair_chunks,
-    trials_of,
-    winning_side,
-)
 from evalflows.engine.prepare import PreparedComparison
 from evalflows.engine.results import Columns, EvaluationResult, failed_result, judgement_columns
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, endpoints_of
 from evalflows.engine.views import example_view, run_view
 from evalflows.engine.workers import Workers
-from evalflows.evaluators.offers import offer_pair
 from evalflows.evaluators.score import Place
-from evalflows.evaluators.views import RunView
+from evalflows.evaluators.views import RunView, offer_pair
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.store.described import to_described
+from evalflows.store.described import comparison_spec, to_described
 from evalflows.store.queries.complete_judgements import FAILED_OUTPUT, judgement_id, pair_id
 from evalflows.store.queries.progress import item_metrics
 from evalflows.store.queries.shared_examples import shared_examples
 from evalflows.store.records import ComparisonSetRow, ExampleRow, ExperimentRow, JudgementRow, OutputRow
-from evalflows.store.row_specs import comparison_spec
 from evalflows.store.snapshots import Examples, size_of
 from evalflows.store.spilled import SpilledRows
 from evalflows.store.store import Store
@@ -44,7 +33,7 @@ Context = RunContext[PreparedComparison]
 class Pair(NamedTuple):
     """A trial with its two runs; None for one that was not made."""
 
-    trial: PairTrial
+    trial: pair_trials.PairTrial
     left: OutputRow | None
     right: OutputRow | None
 
@@ -65,18 +54,18 @@ class Comparison(Job[Pair]):
 
     @property
     def n_chunks(self) -> int:
-        return len(list(pair_chunks(self.row)))
+        return len(list(pair_trials.pair_chunks(self.row)))
 
     def check_code(self, *, in_cluster: bool = True) -> None:
         described = to_described(self.run.prepared.described)
         check_code(self.row.comparison_id, "evaluators", self.row.evaluators, described, in_cluster=in_cluster)
 
-    def load(self, chunk: PairChunk) -> Loaded[Pair]:
+    def load(self, chunk: pair_trials.PairChunk) -> Loaded[Pair]:
         before: list[JudgementRow] = self.store.read("judgements", chunk.comparison_id, [chunk.part_name])
-        trials = list(trials_of(chunk, self.spec, self.examples))
+        trials = list(pair_trials.trials_of(chunk, self.spec, self.examples))
         return Loaded(map(self.pair, trials), len(trials), before)
 
-    def pair(self, trial: PairTrial) -> Pair:
+    def pair(self, trial: pair_trials.PairTrial) -> Pair:
         return Pair(trial, self.outputs.get(trial.left_run), self.outputs.get(trial.right_run))
 
     def size_of(self, pair: Pair) -> int:
@@ -108,7 +97,7 @@ class Comparison(Job[Pair]):
         return [self._by_policy(evaluator, trial, failed)] if failed else []
 
     def _by_policy(
-        self, evaluator: RunnableEvaluator, trial: PairTrial, failed: Sequence[tuple[str, OutputRow]]
+        self, evaluator: RunnableEvaluator, trial: pair_trials.PairTrial, failed: Sequence[tuple[str, OutputRow]]
     ) -> EvaluationResult:
         """Return the result of a pair with failed runs according to the spec's policy."""
         names = {identity: experiment.name for identity, experiment in self.experiments.items()}
@@ -124,10 +113,10 @@ class Comparison(Job[Pair]):
     def arguments(self, requested: frozenset[str], pair: Pair, before: Sequence[JudgementRow]) -> dict[str, Any]:
         trial, left, right = pair
         assert left is not None and right is not None, "a pair without them is settled"
-        shown = in_order(trial.shown_first, left, right)
+        shown = pair_trials.in_order(trial.shown_first, left, right)
         return offer_pair(example_view(trial.example), *(self._view(trial, run) for run in shown))
 
-    def _view(self, trial: PairTrial, output: OutputRow) -> RunView:
+    def _view(self, trial: pair_trials.PairTrial, output: OutputRow) -> RunView:
         run = run_view(output, example_view(trial.example).inputs)
         experiment = self.experiments[output.experiment_id]
         run.experiment, run.target = experiment.name, experiment.target
@@ -166,10 +155,12 @@ class Comparison(Job[Pair]):
         return {**by, **columns, "judgement_id": identities, "experiment_id": (owner,) * len(judged)}
 
 
-def _judged(trial: PairTrial, result: EvaluationResult) -> dict[str, Any]:
+def _judged(trial: pair_trials.PairTrial, result: EvaluationResult) -> dict[str, Any]:
     """Return the columns of a pair, with winner and scores mapped back to the experiments."""
-    left, right = in_order(trial.shown_first, *(result.scores or (None, None)))
-    shown_first: Side = OTHER[trial.shown_first] if result.shown_first == "second" else trial.shown_first
+    left, right = pair_trials.in_order(trial.shown_first, *(result.scores or (None, None)))
+    shown_first: pair_trials.Side = (
+        pair_trials.OTHER[trial.shown_first] if result.shown_first == "second" else trial.shown_first
+    )
     return {
         "subject_kind": "pair",
         "subject_id": pair_id(trial.left_run, trial.right_run, shown_first),
@@ -180,7 +171,7 @@ def _judged(trial: PairTrial, result: EvaluationResult) -> dict[str, Any]:
         "left_run_id": trial.left_run,
         "right_run_id": trial.right_run,
         "shown_first": shown_first,
-        "winner": winning_side(result.winner, trial.shown_first),
+        "winner": pair_trials.winning_side(result.winner, trial.shown_first),
         "left_score": left,
         "right_score": right,
     }

@@ -12,26 +12,19 @@ from itertools import islice
 from threading import Thread
 from typing import Any
 
+from evalflows.engine import may_call_models
 from evalflows.engine.budget_parts import AnySpec
 from evalflows.engine.controls import Control, controls_of
 from evalflows.engine.isolated import check_picklable
-from evalflows.engine.may_call_models import (
-    HOW_TO_RECORD,
-    evaluator_may_call_unrecorded,
-    records_calls,
-    reports_usage,
-    target_may_call_unrecorded,
-)
 from evalflows.engine.prepare import PreparedExperiment, PreparedTraces, prepare
 from evalflows.engine.quick_processes import check_quick
-from evalflows.engine.sampling import draw
+from evalflows.engine.running import draw
 from evalflows.engine.secret_blocks import key_for
 from evalflows.engine.spec_evaluators import PreparedEvaluator, is_ours
 from evalflows.engine.spec_targets import make_target
 from evalflows.engine.views import RequestedInputs, example_view
 from evalflows.evaluators.binding import Bound
-from evalflows.evaluators.offers import offer_pair, offer_run
-from evalflows.evaluators.views import RunView
+from evalflows.evaluators.views import RunView, offer_pair, offer_run
 from evalflows.llm import local
 from evalflows.llm.connections import known, resolve
 from evalflows.llm.ledger import Recorder, recording
@@ -46,6 +39,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric_names import MEASURES, base_metric, kept_apart, metric_of
 from evalflows.specs.metrics import CompositeSpec
 from evalflows.specs.reference import is_called, load
+from evalflows.specs.running import TaskRunnerSpec, check_task_runner
 from evalflows.specs.target import (
     ChatTarget,
     ConversationTarget,
@@ -54,11 +48,10 @@ from evalflows.specs.target import (
     RecordedTarget,
     TargetSpec,
 )
-from evalflows.specs.task_runner import TaskRunnerSpec, check_task_runner
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.specs.watch import MEASURED, TRACES
-from evalflows.store.queries.example_slices import check_slices, has_value
-from evalflows.store.queries.trace_filters import condition
+from evalflows.store.queries.shared_examples import check_slices, has_value
+from evalflows.store.queries.traces import condition
 from evalflows.store.records import CallRow, ExampleRow, from_json
 from evalflows.store.snapshots import Examples
 from evalflows.store.store import Store
@@ -281,14 +274,14 @@ def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[E
     if isinstance(target, HttpTarget):
         for example in examples:
             check_body(target, _inputs(example.example_id, example.inputs), f"example {example.example_id!r}")
-    if target_may_call_unrecorded(target) and not reports_usage(target):
+    if may_call_models.target_may_call_unrecorded(target) and not may_call_models.reports_usage(target):
         _check_calls_are_recorded(f"target {target.name!r}", spec)
     made = make_target(target, lambda _: _never, examples, store)
     if isinstance(target, ConversationTarget):
         for name, model in target.connections:
             _check_connection(name, model, f"target {target.name!r}", spec)
         _check_conversations(target, examples)
-    if isinstance(target, PythonTarget) and examples and records_calls(load(target.function)):
+    if isinstance(target, PythonTarget) and examples and may_call_models.records_calls(load(target.function)):
         _check_price_of_first_call(target, made, spec, examples[0])
     if isinstance(target, RecordedTarget) and all(_missing_answer(made, example) for example in examples):
         reason = _missing_answer(made, examples[0])
@@ -402,7 +395,7 @@ def _check_judge(judge: PreparedEvaluator[FallbackSpec], spec: AnySpec) -> None:
         check_loaded(who, bound.function)
     if settings.timeout_s is not None and not bound.is_async:
         check_picklable(bound)
-    if evaluator_may_call_unrecorded(judge):
+    if may_call_models.evaluator_may_call_unrecorded(judge):
         _check_calls_are_recorded(who, spec)
     if name and bound.asks_for("complete"):
         _check_connection(name, settings.model, who, spec)
@@ -448,8 +441,8 @@ def _check_calls_are_recorded(who: str, spec: AnySpec) -> None:
     """Raise InputError if budget_usd cannot be enforced, for a target or evaluator that may call models unrecorded."""
     if spec.budget_usd is not None and spec.budget_counts_unknown:
         raise InputError(
-            f"{who}: budget_usd cannot be enforced, since its model calls are not recorded; {HOW_TO_RECORD}, or set "
-            "budget_counts_unknown: false"
+            f"{who}: budget_usd cannot be enforced, since its model calls are not recorded; "
+            f"{may_call_models.HOW_TO_RECORD}, or set budget_counts_unknown: false"
         )
 
 

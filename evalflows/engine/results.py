@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from evalflows.evaluators.score import Judgement, Place, Preference
-from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, without_keys
+from evalflows.llm.endpoint_errors import MIN_PROVIDER_KEY_CHARS, without_keys
 from evalflows.llm.ledger import NO_USAGE, Usage
 from evalflows.specs.comparison import OrderStatus
 from evalflows.specs.errors import NOT_ATTEMPTED, ErrorKind

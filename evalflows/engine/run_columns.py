@@ -2,7 +2,7 @@
 
 from typing import Any, Required, TypedDict, cast
 
-from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, fault_of, without_keys
+from evalflows.llm.endpoint_errors import MIN_PROVIDER_KEY_CHARS, fault_of, without_keys
 from evalflows.specs.code_versions import fault_text
 from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, ErrorKind, InputError, StorageError
 from evalflows.store.records import OutputRow, OutputStatus, to_json

@@ -21,6 +21,7 @@ from evalflows.engine.spec_evaluators import connections_of
 from evalflows.llm import loop
 from evalflows.llm.ledger import NO_USAGE, Usage
 from evalflows.specs.errors import REFUSED_BY_BUDGET, UNREACHABLE
+from evalflows.specs.grouping import grouped
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.described import to_described
 from evalflows.store.queries.spending import judged_in_part
@@ -98,9 +99,7 @@ def trace_chunks(
     batch: WatermarkRow, keys: Sequence[ItemKey], scored: frozenset[str], size: int, first: int
 ) -> list[TraceChunk]:
     """Divide items into chunks of a day and at most `size` items, numbered from `first`."""
-    of_day: defaultdict[str, list[ItemKey]] = defaultdict(list)
-    for key in keys:
-        of_day[key.day].append(key)
+    of_day = grouped((key.day, key) for key in keys)
     parts = [(day, of_day[day][i : i + size]) for day in sorted(of_day) for i in range(0, len(of_day[day]), size)]
     return [
         TraceChunk(

@@ -11,8 +11,7 @@ from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator
 from evalflows.engine.views import example_view
 from evalflows.engine.workers import Workers
 from evalflows.evaluators.binding import Scope
-from evalflows.evaluators.offers import offer_experiment, offer_run
-from evalflows.evaluators.views import Evaluations, ExampleView, ItemResult, RunView
+from evalflows.evaluators.views import Evaluations, ExampleView, ItemResult, RunView, offer_experiment, offer_run
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.ledger import Ledger

@@ -5,8 +5,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from evalflows.engine.chunks import ExampleChunk
-from evalflows.evaluators.offers import LANGFUSE_FIELDS, offer_fields, offer_run
-from evalflows.evaluators.views import Evaluation, Evaluations, ExampleView, RunView
+from evalflows.evaluators.views import (
+    LANGFUSE_FIELDS,
+    Evaluation,
+    Evaluations,
+    ExampleView,
+    RunView,
+    offer_fields,
+    offer_run,
+)
 from evalflows.specs.metric_names import RETURNED_AS
 from evalflows.store.records import ExampleRow, JudgementRow, OutputRow, derived_id, from_json
 

@@ -66,7 +66,7 @@ def _fault(error: Exception) -> Fault:
         return error.kind, str(error), error.trace
     if "openai" not in sys.modules:  # none of its errors can have been raised, and importing it takes half a second
         return "raised", fault_text(error), trace_of(error)
-    from evalflows.llm.faults import fault_of
+    from evalflows.llm.endpoint_errors import fault_of
 
     fault = fault_of(error)
     return fault.kind, str(fault), fault.trace

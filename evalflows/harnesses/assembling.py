@@ -1,13 +1,13 @@
-"""Results from rows: whatever the format, its reader yields rows with the columns that tables have."""
+"""Results, the answers of systems to examples with scores, from rows: whatever the format, its reader yields rows with
+the columns that tables have."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from math import inf, isinf, isnan, nan
 from typing import Any
 
-from evalflows.harnesses.results import ResultRow, SystemResults
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.escaping import joined, json_text
 from evalflows.specs.values import identifier, is_blank
@@ -26,6 +26,35 @@ COLUMNS: Mapping[str, Sequence[str]] = {
 LONGEST = 120  # in characters: of longer inputs, an id has the beginning and a hash
 
 Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRow:
+    """A system's answer to an example, one of its repetitions."""
+
+    example_id: str
+    repetition: int = 0
+    inputs: Any = None  # as the file has them; None if it does not
+    reference: Any = None
+    output: Any = None
+    fields: Mapping[str, Any] = field(default_factory=dict)  # what clusters and slices can name
+    scores: Mapping[str, float | None] = field(default_factory=dict)  # by metric; None if it is missing
+    error: str | None = None  # why scores are missing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemResults:
+    """What a file says of one system."""
+
+    source: str  # the file, as it was given
+    format: str  # its name for people, such as "promptfoo"
+    system: str  # a provider, a model, a run; empty if the file does not say it
+    rows: Sequence[ResultRow]
+    unfinished: str | None = None  # why the run that wrote it did not finish
+
+    @property
+    def metrics(self) -> Sequence[str]:
+        return [*dict.fromkeys(name for row in self.rows for name in row.scores)]
 
 
 class NoResultsError(InputError):

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import PurePath
 from typing import Any
 
-from evalflows.harnesses.results import ResultRow, SystemResults
+from evalflows.harnesses.assembling import ResultRow, SystemResults
 from evalflows.specs.errors import InputError, names_to_choose
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import make_spec

@@ -12,11 +12,9 @@ import aiohttp
 import httpx2
 import openai
 
-from evalflows.llm.capped_client import MEGABYTE, CappedClient, text_of
+from evalflows.llm.capped_client import MEGABYTE, CappedClient, Door, Opening, opening, text_of
 from evalflows.llm.connections import SENT_BY_SDK, SHORTEST_KEY, secrets_of, without_key
-from evalflows.llm.endpoint_errors import as_kept_json, error_in, not_json
-from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify
-from evalflows.llm.openings import Door, Opening, opening
+from evalflows.llm.endpoint_errors import MIN_PROVIDER_KEY_CHARS, as_kept_json, classify, error_in, not_json
 from evalflows.specs.connections import ConnectionSpec, EndpointConnection
 from evalflows.specs.errors import CallError
 from evalflows.specs.permitted import may_receive, variable

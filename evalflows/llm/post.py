@@ -16,13 +16,11 @@ from typing import Any
 import httpx2
 
 from evalflows.llm.attempts import Attempts
-from evalflows.llm.capped_client import MEGABYTE, CappedClient, redirect, text_of
+from evalflows.llm.capped_client import MEGABYTE, CappedClient, Door, Opening, redirect, text_of
 from evalflows.llm.connections import headers_of, secrets_of
-from evalflows.llm.endpoint_errors import http_status_kind, is_page, message_in, not_json
-from evalflows.llm.faults import remember_key
+from evalflows.llm.endpoint_errors import http_status_kind, is_page, message_in, not_json, remember_key
 from evalflows.llm.ledger import current
 from evalflows.llm.limiter import Limiter
-from evalflows.llm.openings import Door, Opening
 from evalflows.llm.rate_limits import read_rate_limit
 from evalflows.specs.addresses import origin_of
 from evalflows.specs.errors import CallError, InputError, describe

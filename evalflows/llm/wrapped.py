@@ -18,7 +18,7 @@ from openai.types.chat import ChatCompletion
 
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
-from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, classify, remember_key, without_keys
+from evalflows.llm.endpoint_errors import MIN_PROVIDER_KEY_CHARS, classify, remember_key, without_keys
 from evalflows.llm.ledger import AnsweredCall, Recorder, call_key, current, note_lost_call
 from evalflows.llm.prices import LONG_ANSWER, Price, Tokens, price_at, token_count, tokens_of, tokens_of_text
 from evalflows.specs.errors import InputError, describe, short

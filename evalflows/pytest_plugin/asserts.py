@@ -277,7 +277,7 @@ def _resolve_baseline(baseline: Compared | None) -> Compared | None:
     from evalflows.specs import hints
     from evalflows.specs.errors import InputError
     from evalflows.store import Store
-    from evalflows.store.queries.approvals import approved
+    from evalflows.store.queries.conclusions import approved
 
     if not isinstance(baseline, str) or not baseline.startswith(APPROVED):
         return baseline

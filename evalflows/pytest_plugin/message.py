@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator
 
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import decisions_named
+from evalflows.reports.decisions import decisions_named, with_limits
 from evalflows.reports.results import results_of
 from evalflows.reports.worst import WorstItem, is_higher_better, item_lines, worst_items
 from evalflows.specs.escaping import one_line
 from evalflows.specs.metric_names import metric_of
 from evalflows.store import Store
+from evalflows.store.described import gate_spec, rule_outcomes
 from evalflows.store.queries.looks import final_ids
 from evalflows.store.records import DecisionRow, from_json
-from evalflows.store.row_specs import gate_spec
-from evalflows.store.rule_outcomes import rule_outcomes
 
 SHOWN = 5
 WIDTH = 100

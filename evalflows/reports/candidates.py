@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from evalflows.reports.decisions import Decision, rule_texts
 from evalflows.specs.grouping import grouped
-from evalflows.store.rule_outcomes import RuleOutcome
+from evalflows.store.described import RuleOutcome
 from evalflows.store.store import Store
 
 
@@ -101,7 +101,7 @@ def passing(decisions: Sequence[Decision]) -> list[str]:
 
 def _standing(store: Store, decisions: Sequence[Decision]) -> tuple[str, str | None]:
     """Return how candidates compare with each other, in a sentence, and the best one if there is one."""
-    from evalflows.analysis.candidates import standing  # late: scipy is slow to import
+    from evalflows.analysis.diff import standing  # late: scipy is slow to import
 
     names = {decision.candidate_experiment_id: decision.candidate_apart for decision in decisions}
     compared = passing(decisions) or [*names]

@@ -1,10 +1,11 @@
-"""Reports of experiments and decisions as JSON documents."""
+"""Reports of experiments and decisions as JSON documents; those of plans and backtests as they are kept: what `--format
+json` gives, as far as a terminal shows it."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from evalflows.reports.candidates import CandidatesOfGate
 from evalflows.reports.comparison import ComparisonReport, Overview
@@ -15,7 +16,7 @@ from evalflows.reports.results import Result
 from evalflows.reports.worst import WorstExamples, WorstItem
 from evalflows.specs.hints import Hint
 from evalflows.store.queries.conclusions import VERDICT_FIELDS
-from evalflows.store.records import from_json
+from evalflows.store.records import DecisionConclusion, from_json
 
 Document = dict[str, Any]
 
@@ -171,3 +172,75 @@ def _item(item: WorstItem) -> Document:
     texts = ("inputs", "outputs", "baseline_outputs")
     fields = {name: value for name, value in asdict(item).items() if name != "n_worse"}
     return {**fields, **{name: from_json(getattr(item, name)) for name in texts}}
+
+
+class CallSizeDocument(TypedDict):
+    tokens_in: float | None
+    tokens_out: float | None
+    basis: str
+
+
+class PlannedCallsDocument(TypedDict):
+    caller: str
+    model: str | None
+    calls: int | None
+    at_most: bool
+    in_ledger: int | None
+    usd: float | None
+    size: CallSizeDocument
+    note: str | None
+
+
+class EffectDocument(TypedDict):
+    purpose: Literal["difference", "non_inferiority", "superiority"]
+    declared: float
+    size: float
+
+
+class DesignDocument(TypedDict):
+    repetitions: int
+    examples: int
+    clusters: int | None
+    calls: int
+    usd: float | None
+    is_cheapest: bool
+
+
+class SampleSizesDocument(TypedDict):
+    effect: EffectDocument
+    designs: Sequence[DesignDocument]
+
+
+class MetricPlanDocument(TypedDict):
+    metric: str
+    sample_sizes: Sequence[SampleSizesDocument]
+
+
+class CurrentDesignDocument(TypedDict):
+    n_clusters: int | None
+
+
+class PlanDocument(TypedDict):
+    name: str
+    sentences: Sequence[str]
+    is_detail: Sequence[bool]
+    calls: Sequence[PlannedCallsDocument]
+    design: CurrentDesignDocument
+    metrics: Sequence[MetricPlanDocument]
+
+
+class PastDecisionDocument(TypedDict):
+    candidate: str
+    baseline: str
+    relation: Literal["halves", "baseline", "earlier"]
+    is_same_target: bool
+    is_refused: bool
+    conclusion: DecisionConclusion
+    because: str
+
+
+class BacktestDocument(TypedDict):
+    gate: str
+    experiments: str
+    sentences: Sequence[str]
+    decisions: Sequence[PastDecisionDocument]

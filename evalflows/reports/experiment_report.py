@@ -8,8 +8,7 @@ from typing import Any
 from evalflows.analysis.figures import calls_text, usd
 from evalflows.analysis.judge_exclusions import Exclusion, Stepped, excluded_metrics, specs_with_steps, stepped_in
 from evalflows.reports.decisions import Decision
-from evalflows.reports.remarks import Remark, by_severity, judges_in_sentences, remarks_on, verdict_sentences
-from evalflows.reports.results import Result
+from evalflows.reports.results import Remark, Result, by_severity, judges_in_sentences, remarks_on, verdict_sentences
 from evalflows.reports.slices import field_lines, slice_means
 from evalflows.reports.worst import Worst, is_higher_better, worst_of
 from evalflows.specs.metric_names import MEASURES, is_pass_k

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element, SubElement
 from evalflows.reports.decisions import Decision
 from evalflows.specs import hints
 from evalflows.specs.escaping import escaped, joined, one_line
-from evalflows.store.rule_outcomes import RuleOutcome
+from evalflows.store.described import RuleOutcome
 
 TAGS = {"broken": "failure", "open": "error"}
 """The element of a rule that is not met, by its outcome."""

@@ -5,16 +5,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from evalflows.analysis.changes import (
-    CHANGES,
-    ComparedExperiments,
-    ComparedFigures,
-    ExampleChange,
-    SharedExample,
-    SliceSearch,
-    changes_of,
-    shared_examples,
-)
+from evalflows.analysis import changes
 from evalflows.analysis.diff import figures_between
 from evalflows.analysis.differences import MetricReader
 from evalflows.analysis.judge_exclusions import people_batches
@@ -32,11 +23,11 @@ MOST_CHANGES = 500_000
 class KeptComparison:
     """A diff without lists of examples, and the changes of each metric, which are read when they are asked for."""
 
-    def __init__(self, store: Store, figures: ComparedFigures) -> None:
-        self.compared: ComparedExperiments = figures.compared
+    def __init__(self, store: Store, figures: changes.ComparedFigures) -> None:
+        self.compared: changes.ComparedExperiments = figures.compared
         self.diff: ExperimentsDiff = diff_without_lists(store, figures)
         self._store, self._lock = store, threading.Lock()
-        self._changes: dict[str, Mapping[str, Sequence[ExampleChange]]] = {}
+        self._changes: dict[str, Mapping[str, Sequence[changes.ExampleChange]]] = {}
 
     @property
     def metrics(self) -> list[str]:
@@ -51,7 +42,7 @@ class KeptComparison:
         return max(side.repetitions for side in (self.diff.baseline, *self.diff.candidates))
 
     @cached_property
-    def searches(self) -> Sequence[SliceSearch]:
+    def searches(self) -> Sequence[changes.SliceSearch]:
         """The slices in which each candidate departs from its overall difference."""
         candidates = [candidate.experiment_id for candidate in self.diff.candidates]
         return diff_of(self._store, self.diff.baseline.experiment_id, candidates, limit=0, slices=True).searches
@@ -66,18 +57,18 @@ class KeptComparison:
         return sum(len(some) for metric in self._changes.values() for some in metric.values())
 
     @cached_property
-    def examples(self) -> Sequence[SharedExample]:
+    def examples(self) -> Sequence[changes.SharedExample]:
         """The compared examples, in the baseline's order."""
         reader, ids = MetricReader(self._store), self.compared.experiment_ids
         baseline, *candidates = (self._store.read("experiments", identity)[0] for identity in ids)
         shared = {row.experiment_id: reader.matched(row, baseline).example_ids for row in candidates}
-        return shared_examples(self._store, ids[0], shared)
+        return changes.shared_examples(self._store, ids[0], shared)
 
-    def changes(self, metrics: Sequence[str]) -> list[Mapping[str, Sequence[ExampleChange]]]:
+    def changes(self, metrics: Sequence[str]) -> list[Mapping[str, Sequence[changes.ExampleChange]]]:
         """Return the changes in each of these metrics, by example, in the candidates' order."""
         with self._lock:
             if unread := [metric for metric in metrics if metric not in self._changes]:
-                self._changes |= changes_of(self._store, self.compared, unread)
+                self._changes |= changes.changes_of(self._store, self.compared, unread)
             return [self._changes[metric] for metric in metrics]
 
 
@@ -112,7 +103,7 @@ class KeptComparisons:
                 self._kept.popitem(last=False)
 
 
-_WITH_VALUES = [change for change in CHANGES if change != "not_applicable"]
+_WITH_VALUES = [change for change in changes.CHANGES if change != "not_applicable"]
 
 
 def _state(store: Store, experiments: Sequence[str]) -> tuple[object, ...]:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from evalflows.reports.candidates import CandidatesOfGate, best_of, candidates_of_gates, passing
 from evalflows.reports.comparison import ComparisonReport, Overview, comparison_report
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import Decision, decisions_of, find_decision, with_manifests
+from evalflows.reports.decisions import Decision, decisions_of, find_decision, with_limits, with_manifests
 from evalflows.reports.documents import Document, document
 from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport, experiments_report
 from evalflows.reports.formats import MOST_CHARACTERS, code, escaped, markdown_table, where_shown
@@ -22,8 +21,7 @@ from evalflows.specs.grouping import grouped
 from evalflows.specs.hints import Hint
 from evalflows.specs.metric_names import MEASURES, TRIAL
 from evalflows.store.layout import quoted
-from evalflows.store.queries.approvals import approvals
-from evalflows.store.queries.conclusions import conclusions_on
+from evalflows.store.queries.conclusions import approvals, conclusions_on
 from evalflows.store.queries.continuing import continuing
 from evalflows.store.queries.lookup import find_comparison, find_experiments, is_comparison, is_decision
 from evalflows.store.records import FINAL

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, cast
 
 from evalflows.analysis.figures import figure
 from evalflows.reports.comparison import comparison_report
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import Decision
+from evalflows.reports.decisions import Decision, with_limits
 from evalflows.reports.markdown_pages import Reported, ReportedComparison, ReportedDecision
-from evalflows.reports.remarks import verdict_sentences
-from evalflows.reports.results import Result, means_in, results_against
+from evalflows.reports.results import Result, means_in, results_against, verdict_sentences
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
 from evalflows.specs.metric_names import MEASURES, metric_of

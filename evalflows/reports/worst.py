@@ -88,7 +88,7 @@ def worst_items(
     most = count if sliced.path is None else None
     (ranked,) = ask(store, (_WORST, [candidate, baseline, name, sign, missing_first, most]))
     if sliced.path is not None:
-        from evalflows.store.queries.example_slices import ids_in  # late: specs are slow to import
+        from evalflows.store.queries.shared_examples import ids_in  # late: specs are slow to import
 
         within = ids_in(store, store.read("experiments", candidate)[0], sliced)
         inside = [row for row in ranked if row[0] in within]
@@ -355,12 +355,7 @@ def _below_mean(store: Store, result: Result, hidden: Set[str]) -> list[WorstIte
 
 
 def all_worst(
-    store: Store,
-    experiments: Sequence[str],
-    metrics: Sequence[str],
-    against: str | None = None,
-    *,
-    hidden: Set[str],
+    store: Store, experiments: Sequence[str], metrics: Sequence[str], against: str | None = None, *, hidden: Set[str]
 ) -> list[WorstExamples]:
     """Return all examples that got worse by each of the metrics, worst first, without those that are hidden.
 

@@ -83,10 +83,7 @@ _ASKED = ("content", "tool_calls", "gen_ai.prompt", *BODIES)
 _ANSWERED = ("message", "tool_calls", "content", "gen_ai.completion", *BODIES)
 
 FIELDS: Mapping[str, Mapping[Source, tuple[Alias, ...]]] = {
-    "trace_name": {
-        "otlp": ("langfuse.trace.name", "langsmith.trace.name"),
-        "langfuse": ("trace_name", "traceName"),
-    },
+    "trace_name": {"otlp": ("langfuse.trace.name", "langsmith.trace.name"), "langfuse": ("trace_name", "traceName")},
     "type": {
         "otlp": (
             "langfuse.observation.type",

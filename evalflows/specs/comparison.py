@@ -9,8 +9,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from evalflows.specs.evaluator import JudgeSpec
 from evalflows.specs.files import load_spec
-from evalflows.specs.lists import ONE_OR_MORE, check_unique
-from evalflows.specs.running import ComparedRunSettings, Metadata
+from evalflows.specs.running import ONE_OR_MORE, ComparedRunSettings, Metadata, check_unique
 
 OrderStatus = Literal["known", "drawn", "unknown"]
 

@@ -11,11 +11,9 @@ from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.files import change_spec, load_spec
 from evalflows.specs.gate import GateSpec
-from evalflows.specs.lists import ONE_OR_MORE, check_unique
 from evalflows.specs.metric_names import MEASURES, TRIAL, base_metric, kept_apart, metric_of
-from evalflows.specs.metrics import CompositeSpec, MetricSpec
-from evalflows.specs.running import ComparedRunSettings, Metadata
-from evalflows.specs.score_configs import ScoreConfigSpec
+from evalflows.specs.metrics import CompositeSpec, MetricSpec, ScoreConfigSpec
+from evalflows.specs.running import ONE_OR_MORE, ComparedRunSettings, Metadata, check_unique
 from evalflows.specs.target import TargetSpec
 from evalflows.specs.values import words
 

@@ -1,13 +1,93 @@
-"""Settings of every kind of run: its connections, its budget, and how it recovers from failures."""
+"""Settings of every kind of run: its connections, its budget, how it recovers from failures, and the engine that runs
+its chunks; and lists in specs: one item stands for a list of it, and no two have the same name."""
 
-from typing import Annotated, Any
+from collections import Counter
+from collections.abc import Iterable
+from importlib.util import find_spec
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticSerializationError, to_json
 
 from evalflows.specs.connections import Connections
+from evalflows.specs.errors import InputError
 from evalflows.specs.gate import Adjustment
-from evalflows.specs.task_runner import TaskRunner, TaskRunnerSpec
+from evalflows.specs.permitted import own_settings, restricted_folder
+
+Engine = Literal["threads", "processes", "dask", "ray"]
+
+PACKAGES = {"dask": "prefect_dask", "ray": "prefect_ray"}
+
+SETTING = "allowed_clusters"
+"""The list in `[tool.evalflows]` of the folder's pyproject.toml: addresses that a deployment's run may name."""
+
+
+class TaskRunnerSpec(BaseModel, extra="forbid", frozen=True):
+    """The engine that runs the chunks of a run."""
+
+    kind: Engine = Field(
+        "threads",
+        description="threads of the run's own process, processes beside it for rules over recorded answers or "
+        "production, or processes of dask or ray",
+    )
+    processes: int | None = Field(
+        None, ge=1, le=1024, description="Number of processes of a cluster on this machine; default: one per core"
+    )
+    address: str | None = Field(
+        None, min_length=1, description="Address of a running cluster to use instead, such as tcp://host:8786"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "TaskRunnerSpec":
+        if self.kind == "threads" and (self.processes is not None or self.address is not None):
+            raise ValueError("task_runner: got threads with processes or an address, wanted kind dask or ray")
+        if self.kind == "processes" and self.address is not None:
+            raise ValueError("task_runner: got processes with an address, wanted kind dask or ray")
+        if self.processes is not None and self.address is not None:
+            raise ValueError("task_runner: got processes and an address, wanted one of them")
+        return self
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether tasks run in other processes than that of the run."""
+        return self.kind in PACKAGES
+
+    @property
+    def imports_code(self) -> bool:
+        """Whether other processes import what chunks call."""
+        return self.kind != "threads"
+
+
+def as_task_runner(value: object) -> object:
+    """Return the spec of an engine that may be given by its kind alone."""
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def check_task_runner(spec: TaskRunnerSpec) -> None:
+    """Raise InputError if an engine is not installed, or if a deployment's run may not use its cluster."""
+    if not spec.is_elsewhere:
+        return
+    package = PACKAGES[spec.kind]
+    if find_spec(package) is None:
+        raise InputError(
+            f"task_runner: {spec.kind} needs the package {package.replace('_', '-')}: "
+            f"pip install 'evalflows[{spec.kind}]'"
+        )
+    if spec.address is not None and (folder := restricted_folder()) is not None:
+        file = folder / "pyproject.toml"
+        allowed = own_settings(file).get(SETTING, [])
+        if not isinstance(allowed, list) or spec.address not in allowed:
+            raise InputError(
+                f"task_runner: address: got {spec.address!r}, in a deployment's run wanted one listed under {SETTING} "
+                f"of [tool.evalflows] in {file}"
+            )
+
+
+TaskRunner = Annotated[
+    TaskRunnerSpec,
+    BeforeValidator(as_task_runner),
+    Field(description="The engine that runs the chunks: threads of this process, or processes of dask or ray"),
+]
 
 
 class RunSettings(BaseModel):
@@ -68,3 +148,17 @@ Metadata = Annotated[
     AfterValidator(_is_json),
     Field(default_factory=dict, description="Any further information to store with it"),
 ]
+
+
+def _as_list(value: object) -> object:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+ONE_OR_MORE = BeforeValidator(_as_list)
+
+
+def check_unique(where: str, names: Iterable[str], two: str = "two") -> None:
+    """Raise ValueError, beginning with `where`, if two names are the same; `two` says in words what has them."""
+    duplicate = next((name for name, count in Counter(names).items() if count > 1), None)
+    if duplicate is not None:
+        raise ValueError(f"{where}: {two} are called {duplicate!r}, wanted unique names")

@@ -8,10 +8,8 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.files import load_spec
-from evalflows.specs.lists import ONE_OR_MORE, check_unique
-from evalflows.specs.metrics import CompositeSpec, MetricSpec
-from evalflows.specs.running import Metadata, RunSettings
-from evalflows.specs.score_configs import ScoreConfigSpec
+from evalflows.specs.metrics import CompositeSpec, MetricSpec, ScoreConfigSpec
+from evalflows.specs.running import ONE_OR_MORE, Metadata, RunSettings, check_unique
 from evalflows.specs.watch import MEASURED, TRACES, WatchSpec
 
 TraceScope = Literal["traces", "observations", "sessions"]

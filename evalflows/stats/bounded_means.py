@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evalflows.stats.clusters import Clustering, FloatArray, cluster_sums
+from evalflows.stats.arrays import FloatArray
+from evalflows.stats.clusters import Clustering, cluster_sums
 from evalflows.stats.proportions import special_functions
 
 GAFFKE = "gaffke"

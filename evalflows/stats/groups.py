@@ -5,7 +5,7 @@ import numpy.typing as npt
 from scipy.cluster.hierarchy import fcluster, linkage  # type: ignore[import-untyped, unused-ignore]
 from scipy.spatial.distance import pdist  # type: ignore[import-untyped, unused-ignore]
 
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 
 MAX_LINKED = 4000
 """Most vectors that are grouped by all their pairs, in some 200 MB. Of more, a sample is; others join its groups."""

@@ -1,5 +1,5 @@
-"""The error of a judge against human labels, and prediction-powered inference: a mean from few human labels and many
-judge scores."""
+"""The error of a judge against human labels, with the rates of both kinds, and prediction-powered inference: a mean
+from few human labels and many judge scores."""
 
 import math
 from collections.abc import Hashable, Sequence
@@ -9,18 +9,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evalflows.stats.clusters import (
+from evalflows.stats.arrays import (
     LARGEST,
     ROUNDING,
-    Clustering,
     FloatArray,
     checked_confidence_level,
-    clustering_of,
     finite_vector,
     is_rounding,
     refuse_where,
 )
-from evalflows.stats.means import linearised
+from evalflows.stats.clusters import Clustering, clustering_of
+from evalflows.stats.means import ShareEstimate, linearised, share_estimate
 from evalflows.stats.paired import paired_difference
 from evalflows.stats.proportions import IntervalEstimate, clipped, t_interval
 
@@ -298,3 +297,63 @@ def _too_few(n: int, n_labelled: int, clustering: Clustering) -> str | None:
 def _method(clustering: Clustering, *, guarded: bool, weighted: bool) -> str:
     estimator = "ppi++" + (", guarded" if guarded else "") + (", weighted" if weighted else "")
     return f"{estimator}; {'t' if clustering.all_singletons else 'cluster-robust t'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confusion:
+    """The confusion matrix of a judge against people."""
+
+    labels: tuple[Hashable, ...]  # K, in order of first occurrence, people's before the judge's
+    counts: tuple[tuple[int, ...], ...]  # (K, K): people's labels in rows, the judge's in columns
+    found: tuple[ShareEstimate, ...]  # K, recall: of the items with this label from people, the share the judge agrees
+    right: tuple[ShareEstimate, ...]  # K, precision: of the items with this label from the judge, the same of people
+    n: int
+
+
+def confusion(
+    judge: Sequence[Hashable],
+    people: Sequence[Hashable],
+    clusters: Sequence[Hashable] | None = None,
+    *,
+    labels: Sequence[Hashable] = (),
+    confidence_level: float = 0.95,
+) -> Confusion:
+    """Return the confusion matrix of a judge's labels against people's.
+
+    `judge` and `people` are n labels each, of any hashable type, matched by position; `labels` come first in the
+    matrix, in this order, even if they do not occur. The shares have Wilson's interval (`share_estimate`), or its
+    cluster version with `clusters`. For the labels 1 and 0, `found` holds the sensitivity and the specificity, `right`
+    the precision of yes and of no.
+
+    Raise ValueError if the lengths differ, if a label is None or nan, and for what `share_estimate` refuses.
+    """
+    if len(judge) != len(people):
+        raise ValueError(f"judge: got {len(judge)} labels, wanted as many as people's {len(people)}")
+    for name, rater in (("judge", judge), ("people", people)):
+        for index, label in enumerate(rater):
+            if label is None or label != label:
+                raise ValueError(f"{name}[{index}]: got {label!r}, wanted a label")
+    all_labels = tuple(dict.fromkeys([*labels, *people, *judge]))
+    number = {label: index for index, label in enumerate(all_labels)}
+    rows, columns = (np.array([number[label] for label in rater], dtype=np.intp) for rater in (people, judge))
+    counts = np.zeros((len(all_labels), len(all_labels)), dtype=int)
+    np.add.at(counts, (rows, columns), 1)
+    groups = None if clusters is None else list(clusters)
+    return Confusion(
+        labels=all_labels,
+        counts=tuple(tuple(row) for row in counts.tolist()),
+        found=tuple(_share_of(rows == k, columns == k, groups, confidence_level) for k in range(len(all_labels))),
+        right=tuple(_share_of(columns == k, rows == k, groups, confidence_level) for k in range(len(all_labels))),
+        n=len(people),
+    )
+
+
+def _share_of(
+    among: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    yes: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    clusters: list[Hashable] | None,
+    confidence_level: float,
+) -> ShareEstimate:
+    places = np.flatnonzero(among)
+    groups = None if clusters is None else [clusters[index] for index in places]
+    return share_estimate(yes[places].astype(np.float64), groups, confidence_level=confidence_level)

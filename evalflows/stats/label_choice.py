@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evalflows.stats.clusters import finite_vector
+from evalflows.stats.arrays import finite_vector
 
 FAIR_SHARE = 0.5
 """The least share of the items to label that is drawn as a simple random sample."""

@@ -10,16 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evalflows.stats.clusters import (
-    Clustering,
-    FloatArray,
-    checked_confidence_level,
-    clustering_of,
-    finite_vector,
-    refuse_where,
-    too_few,
-    vector_of_size,
-)
+from evalflows.stats.arrays import FloatArray, checked_confidence_level, finite_vector, refuse_where, vector_of_size
+from evalflows.stats.clusters import Clustering, clustering_of, too_few
 from evalflows.stats.proportions import IntervalEstimate, t_quantile
 
 STEPS = 200

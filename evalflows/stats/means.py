@@ -23,35 +23,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalflows.stats import proportions
+from evalflows.stats.arrays import FloatArray, checked_confidence_level, finite_vector, mean_of, means_of, refuse_where
 from evalflows.stats.bounded_means import GAFFKE, bounded_intervals
 from evalflows.stats.clusters import (
     Clustering,
-    FloatArray,
     NoInterval,
-    checked_confidence_level,
     cluster_sums,
     clustering_of,
     corrections,
     degrees_of_freedom,
-    finite_vector,
-    mean_of,
-    means_of,
     no_spread,
-    refuse_where,
     standard_error,
     too_few,
-)
-from evalflows.stats.proportions import (
-    IntervalEstimate,
-    checked_bounds,
-    clipped,
-    clopper_pearson_interval,
-    constant_interval,
-    score_interval,
-    t_p_values,
-    t_quantile,
-    t_quantiles,
-    wilson_interval,
 )
 
 CORRECTED = "skew-corrected t"
@@ -184,7 +168,7 @@ def skewed_t_interval(
     `centre` are the estimates, `error` their standard errors, `skewness` those of `skewness_of_mean`; all have one
     shape.
     """
-    quantile = t_quantiles(confidence_level, df)
+    quantile = proportions.t_quantiles(confidence_level, df)
     below, above = skewed_quantile(quantile, -skewness), skewed_quantile(quantile, skewness)
     return centre - below * error, centre + above * error
 
@@ -192,11 +176,11 @@ def skewed_t_interval(
 def skewed_t_p_value(centre: FloatArray, error: FloatArray, skewness: FloatArray, *, df: FloatArray) -> FloatArray:
     """Return the two-sided p-values of a true value of 0: 1 minus the level at which `skewed_t_interval` ends at 0."""
     towards = np.where(centre > 0, -skewness, skewness)
-    return t_p_values(unskewed_quantile(np.abs(centre) / error, towards), df)
+    return proportions.t_p_values(unskewed_quantile(np.abs(centre) / error, towards), df)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeanEstimate(IntervalEstimate):
+class MeanEstimate(proportions.IntervalEstimate):
     """A mean and its interval, in the unit of the values."""
 
     mean: float | None  # None without examples
@@ -259,11 +243,11 @@ def mean_estimate(
         checked_confidence_level(confidence_level),
         finite_vector("values", values, binary=binary),
     )
-    bounds = checked_bounds(bounds, values=numbers)
+    bounds = proportions.checked_bounds(bounds, values=numbers)
     clustering = clustering_of(clusters, numbers.size)
     settings: dict[str, Any] = {"binary": binary, "exact": exact, "rare_values": rare_values}
     inference = _inference(numbers, clustering, bounds, confidence_level=confidence_level, **settings)
-    interval = clipped(inference.interval, *bounds) if inference.interval and bounds else inference.interval
+    interval = proportions.clipped(inference.interval, *bounds) if inference.interval and bounds else inference.interval
     return MeanEstimate(
         mean=mean_of(numbers) if numbers.size else None,
         low=interval[0] if interval else None,
@@ -288,8 +272,8 @@ def cluster_wilson_interval(
     the cluster means do not vary, the number of clusters. It is also at most the effective size after adding a 0 and a
     1, each with the weight of one independent value (`stats.means`). The quantile is that of t.
     """
-    quantile = t_quantile(confidence_level, float(degrees_of_freedom(values, clustering)))
-    return score_interval(mean_of(values), effective_size(values, clustering), quantile)
+    quantile = proportions.t_quantile(confidence_level, float(degrees_of_freedom(values, clustering)))
+    return proportions.score_interval(mean_of(values), effective_size(values, clustering), quantile)
 
 
 def share_standard_error(values: FloatArray, clustering: Clustering) -> float:
@@ -332,7 +316,7 @@ def _inference(
     if few := too_few(values.size, clustering, "value"):
         return _Inference(method, reason=few, reason_code="too_few")
     if binary and clustering.all_singletons:
-        interval_of = clopper_pearson_interval if exact else wilson_interval
+        interval_of = proportions.clopper_pearson_interval if exact else proportions.wilson_interval
         interval = interval_of(int(values.sum()), values.size, confidence_level=confidence_level)
         return _Inference(method, interval, standard_error=None if exact else share_standard_error(values, clustering))
     if binary:
@@ -351,7 +335,9 @@ def _inference(
             )
             method = GAFFKE if alone else f"{GAFFKE} and {method}"
         return _Inference(method, (float(np.ravel(low)[0]), float(np.ravel(high)[0])), standard_error=float(error))
-    constant = constant_interval(mean_of(values), clustering.count, bounds, confidence_level=confidence_level)
+    constant = proportions.constant_interval(
+        mean_of(values), clustering.count, bounds, confidence_level=confidence_level
+    )
     if constant is not None:
         return _Inference("clopper-pearson" if clustering.all_singletons else "clopper-pearson of clusters", constant)
     reason = no_spread(values, clustering, "value", scale=scale)
@@ -365,7 +351,7 @@ def _name(clustering: Clustering, *, binary: bool, exact: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShareEstimate(IntervalEstimate):
+class ShareEstimate(proportions.IntervalEstimate):
     """A share and its interval, 0 to 1."""
 
     share: float | None  # None without values
@@ -449,7 +435,7 @@ def _recovered(parts: Sequence[ShareEstimate], weights: FloatArray, share: float
     """Return the interval of a weighted mean, from the intervals of its parts."""
     shares, lows, highs = (np.array([getattr(part, name) for part in parts]) for name in ("share", "low", "high"))
     down, up = (float(np.linalg.norm(weights * distances)) for distances in (shares - lows, highs - shares))
-    return clipped((share - down, share + up), 0.0, 1.0)
+    return proportions.clipped((share - down, share + up), 0.0, 1.0)
 
 
 def _reason(n: int, clustering: Clustering) -> str | None:
@@ -460,7 +446,7 @@ def _reason(n: int, clustering: Clustering) -> str | None:
 
 def _interval(values: FloatArray, clustering: Clustering, confidence_level: float) -> tuple[float, float]:
     if clustering.all_singletons:
-        return wilson_interval(int(values.sum()), values.size, confidence_level=confidence_level)
+        return proportions.wilson_interval(int(values.sum()), values.size, confidence_level=confidence_level)
     return cluster_wilson_interval(values, clustering, confidence_level=confidence_level)
 
 

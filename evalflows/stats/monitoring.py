@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalflows.stats.clusters import ROUNDING, FloatArray, checked_confidence_level
+from evalflows.stats.arrays import ROUNDING, FloatArray, checked_confidence_level
 from evalflows.stats.means import MeanEstimate
 from evalflows.stats.proportions import (
     beta_point,

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalflows.stats.clusters import FloatArray, finite_vector, refuse_where
+from evalflows.stats.arrays import FloatArray, finite_vector, refuse_where
 
 Adjustment = Literal["holm", "benjamini_hochberg", "none"]
 

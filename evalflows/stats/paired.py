@@ -9,44 +9,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evalflows.stats.bounded_means import GAFFKE, bounded_intervals
-from evalflows.stats.clusters import (
+from evalflows.stats import means, proportions
+from evalflows.stats.arrays import (
     ROUNDING,
-    Clustering,
     FloatArray,
-    NoInterval,
     checked_confidence_level,
-    clustering_of,
-    degrees_of_freedom,
-    few_clusters,
     finite_vector,
     mean_of,
     means_of,
-    no_spread,
     same_length,
-    standard_error,
-    too_few,
     vector,
 )
-from evalflows.stats.means import (
-    CORRECTED,
-    OF_DIFFERENCES,
-    MeanEstimate,
-    adjusted_means,
-    skewed_t_interval,
-    skewed_t_p_value,
-    skewness_of_mean,
-)
-from evalflows.stats.proportions import (
-    IntervalEstimate,
-    bonett_price_standard_error,
-    checked_bounds,
-    exact_mcnemar_p,
-    paired_score_interval,
-    paired_share_interval,
-    t_interval,
-    t_p_value,
-    t_quantile,
+from evalflows.stats.bounded_means import GAFFKE, bounded_intervals
+from evalflows.stats.clusters import (
+    Clustering,
+    NoInterval,
+    clustering_of,
+    degrees_of_freedom,
+    few_clusters,
+    no_spread,
+    standard_error,
+    too_few,
 )
 
 ADDED = (-1.0, 1.0)
@@ -62,13 +45,13 @@ class Discordant(NamedTuple):
 
     @property
     def error(self) -> float:
-        return bonett_price_standard_error(*self)
+        return proportions.bonett_price_standard_error(*self)
 
     def interval(self, confidence_level: float) -> tuple[float, float]:
-        return paired_share_interval(*self, confidence_level=confidence_level)
+        return proportions.paired_share_interval(*self, confidence_level=confidence_level)
 
     def p_value(self) -> float:
-        return exact_mcnemar_p(self.gained, self.lost)
+        return proportions.exact_mcnemar_p(self.gained, self.lost)
 
     def times(self, ratio: float) -> "Discordant":
         """Return the counts of so many times as many pairs."""
@@ -87,15 +70,17 @@ class EffectiveCounts(NamedTuple):
 
     def interval(self, confidence_level: float) -> tuple[float, float]:
         """Return the union of the intervals of Bonett & Price and of Tango for clusters."""
-        wald = t_interval(self.centre, self.error, df=self.df, confidence_level=confidence_level)
-        score = paired_score_interval(self.gained, self.lost, self.n, t_quantile(confidence_level, self.df))
+        wald = proportions.t_interval(self.centre, self.error, df=self.df, confidence_level=confidence_level)
+        score = proportions.paired_score_interval(
+            self.gained, self.lost, self.n, proportions.t_quantile(confidence_level, self.df)
+        )
         return min(wald[0], score[0]), max(wald[1], score[1])
 
     def p_value(self) -> float:
         """1 minus the level at which the interval ends at 0."""
-        wald = t_p_value(self.centre, self.error, df=self.df)
+        wald = proportions.t_p_value(self.centre, self.error, df=self.df)
         differing = self.gained + self.lost
-        score = t_p_value(self.gained - self.lost, math.sqrt(differing), df=self.df) if differing else 1.0
+        score = proportions.t_p_value(self.gained - self.lost, math.sqrt(differing), df=self.df) if differing else 1.0
         return max(wald, score)
 
     def times(self, ratio: float) -> "EffectiveCounts":
@@ -110,14 +95,14 @@ Counts = Discordant | EffectiveCounts
 def effective_counts(differences: FloatArray, clustering: Clustering) -> list[EffectiveCounts]:
     """Return the counts of each row of yes/no `differences`, shape (R, n), in at least 2 clusters."""
     gained, lost = ((differences * sign > 0).sum(axis=1).astype(np.float64) for sign in (1, -1))
-    adjusted = adjusted_means(differences, clustering, gained + lost, ADDED, OF_DIFFERENCES)
+    adjusted = means.adjusted_means(differences, clustering, gained + lost, ADDED, means.OF_DIFFERENCES)
     counts = [count / adjusted.design_effect for count in (gained, lost, np.full(len(gained), differences.shape[1]))]
     columns = (adjusted.mean, adjusted.error, degrees_of_freedom(differences, clustering), *counts)
     return [EffectiveCounts(*row) for row in np.column_stack(columns).tolist()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PairedDifference(IntervalEstimate):
+class PairedDifference(proportions.IntervalEstimate):
     """Candidate minus baseline over the pairs, in the unit of the values."""
 
     candidate_mean: float | None  # these three are None without pairs
@@ -188,7 +173,7 @@ class PairedDifferences:
             p_values = np.array([known[row] if row is not None else 1.0 for row in self.counts])
         else:
             error = np.where(constant, 1.0, self.error)
-            p_values = skewed_t_p_value(difference, error, self.skewness, df=self.df)
+            p_values = means.skewed_t_p_value(difference, error, self.skewness, df=self.df)
         return np.where(constant, flipped, p_values)
 
     def interval_at(self, confidence_level: float) -> tuple[FloatArray, FloatArray]:
@@ -239,7 +224,9 @@ class PairedDifferences:
             ends = np.array([known[row] if row is not None else (0.0, 0.0) for row in self.counts])
             low, high = ends[:, 0], ends[:, 1]
         else:
-            low, high = skewed_t_interval(difference, self.error, self.skewness, df=self.df, confidence_level=level)
+            low, high = means.skewed_t_interval(
+                difference, self.error, self.skewness, df=self.df, confidence_level=level
+            )
         low, high = self._in_range(np.where(constant, difference, low), np.where(constant, difference, high))
         return np.where(has_interval, low, -np.inf), np.where(has_interval, high, np.inf)
 
@@ -313,7 +300,7 @@ class PairedDifferences:
             return f"{interval}; exact sign-flip{of}"
         if self.binary:
             return "bonett-price and tango; exact mcnemar" if alone else "cluster-robust bonett-price and tango"
-        name = CORRECTED if alone else f"cluster-robust {CORRECTED}"
+        name = means.CORRECTED if alone else f"cluster-robust {means.CORRECTED}"
         if not self.rare_values or not math.isfinite(self.widest):
             return name
         return f"{GAFFKE}; {name}" if alone else f"{GAFFKE} and {name}; {name}"
@@ -378,7 +365,7 @@ def paired_differences(
         finite_vector(name, side.ravel(), binary=binary)
     if binary:
         bounds = (0.0, 1.0)
-    bounds = checked_bounds(bounds, candidate=candidate.ravel(), baseline=baseline.ravel())
+    bounds = proportions.checked_bounds(bounds, candidate=candidate.ravel(), baseline=baseline.ravel())
     count, n = candidate.shape
     clustering, zeros = clustering_of(clusters, n), np.zeros(count)
     candidate, baseline = np.ascontiguousarray(candidate), np.ascontiguousarray(baseline)
@@ -397,7 +384,7 @@ def paired_differences(
             counts = [row if does_vary else None for row, does_vary in all_counts]
         else:
             df = degrees_of_freedom(differences, clustering)
-            skewness = skewness_of_mean(differences, clustering, np.where(error > 0, error, np.inf))
+            skewness = means.skewness_of_mean(differences, clustering, np.where(error > 0, error, np.inf))
     if counts is not None:
         error = np.array([0.0 if row is None else row.error for row in counts])
     return PairedDifferences(
@@ -423,7 +410,7 @@ def _scale(candidate: FloatArray, baseline: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnpairedDifference(IntervalEstimate):
+class UnpairedDifference(proportions.IntervalEstimate):
     """The candidate's mean minus the baseline's, over different items."""
 
     difference: float | None
@@ -431,7 +418,7 @@ class UnpairedDifference(IntervalEstimate):
     reason_code: NoInterval | None = None
 
 
-def unpaired_difference(candidate: MeanEstimate, baseline: MeanEstimate) -> UnpairedDifference:
+def unpaired_difference(candidate: means.MeanEstimate, baseline: means.MeanEstimate) -> UnpairedDifference:
     """Return the difference of two independent means, with a two-sided interval from their own intervals.
 
     Each end takes the distance of either mean to the end of its interval that counts there: with means m and intervals
@@ -469,7 +456,7 @@ def unpaired_difference(candidate: MeanEstimate, baseline: MeanEstimate) -> Unpa
     )
 
 
-def _ends(estimate: MeanEstimate) -> tuple[float, float] | None:
+def _ends(estimate: means.MeanEstimate) -> tuple[float, float] | None:
     """Return the distances of a mean to the ends of its interval; None without an interval."""
     if estimate.mean is None or estimate.low is None or estimate.high is None:
         return None

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalflows.stats.clusters import FloatArray, finite_vector, refuse_where
+from evalflows.stats.arrays import FloatArray, finite_vector, refuse_where
 
 
 def pass_at_k(successes: ArrayLike, trials: ArrayLike, k: int) -> FloatArray:

@@ -9,16 +9,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evalflows.stats.clusters import (
-    Clustering,
-    FloatArray,
-    checked_confidence_level,
-    clustering_of,
-    finite_vector,
-    refuse_where,
-    too_few,
-    vector_of_size,
-)
+from evalflows.stats.arrays import FloatArray, checked_confidence_level, finite_vector, refuse_where, vector_of_size
+from evalflows.stats.clusters import Clustering, clustering_of, too_few
 from evalflows.stats.length_control import (
     adjusted_for_leverage,
     inverse_information,

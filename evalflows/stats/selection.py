@@ -21,15 +21,8 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq  # type: ignore[import-untyped, unused-ignore]
 from scipy.special import ndtr  # type: ignore[import-untyped, unused-ignore]
 
-from evalflows.stats.clusters import (
-    Clustering,
-    FloatArray,
-    checked_confidence_level,
-    cluster_sums,
-    clustering_of,
-    few_clusters,
-    is_rounding,
-)
+from evalflows.stats.arrays import FloatArray, checked_confidence_level, is_rounding
+from evalflows.stats.clusters import Clustering, cluster_sums, clustering_of, few_clusters
 from evalflows.stats.means import effective_size
 from evalflows.stats.proportions import normal_quantile, score_interval
 

@@ -8,16 +8,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evalflows.stats.clusters import (
+from evalflows.stats.arrays import (
     LARGEST,
     ROUNDING,
     FloatArray,
     checked_confidence_level,
-    clustering_of,
     finite_vector,
     mean_of,
     refuse_where,
 )
+from evalflows.stats.clusters import clustering_of
 
 STAKES = (1 / 16, 1 / 6, 1 / 3, 1 / 2, 2 / 3, 5 / 6)
 """Stakes of the bets, as fractions of the capital at risk. Small stakes detect small differences late, large stakes

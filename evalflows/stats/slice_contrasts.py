@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evalflows.stats.clusters import FloatArray
+from evalflows.stats.arrays import FloatArray
 
 DRAWS = 2000
 """Draws of random signs. Each counts as it is, and with all its signs turned."""

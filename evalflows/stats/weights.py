@@ -9,7 +9,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evalflows.stats.clusters import Clustering, FloatArray, clustering_of, finite_vector, refuse_where
+from evalflows.stats.arrays import FloatArray, finite_vector, refuse_where
+from evalflows.stats.clusters import Clustering, clustering_of
 
 ROUNDING = 1e-12
 """Values that differ by at most this fraction of the largest size of their criterion count as equal."""

@@ -1,12 +1,37 @@
-"""What judged a run, as it is stored: evaluators, composites and the mapper, with the versions that tell runs apart."""
+"""What rows hold as JSON: what judged a run (evaluators, composites and the mapper, with the versions that tell runs
+apart), the outcome of each rule of a decision, and specs, parsed once and cached; specs are frozen, so sharing them is
+safe.
+
+Each raises StorageError for one that cannot be read: another version stored it, or something else changed the row.
+"""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, Literal, TypeVar, cast
 
-from evalflows.store.records import Json, from_json, to_json
+from pydantic import BaseModel, ValidationError
+
+from evalflows.specs.comparison import ComparisonSpec
+from evalflows.specs.errors import StorageError, first_problem
+from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.gate import GateSpec
+from evalflows.store.records import ComparisonSetRow, DecisionRow, ExperimentRow, Json, ReasonCode, from_json, to_json
 
 DescribedScope = Literal["item", "run", "pair", "composite", "mapper"]
+
+CACHE_SIZE = 64
+"""Enough specs for a few run groups, and for the pairs of a backtest."""
+
+
+Spec = TypeVar("Spec", bound=BaseModel)
+
+Kind = Literal["non_inferiority", "superiority", "threshold", "confident_threshold"]
+
+Outcome = Literal["met", "broken", "open"]
+
+DIFFERENCES: frozenset[Kind] = frozenset({"non_inferiority", "superiority"})
+"""Kinds of rules that compare with a baseline."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,4 +69,68 @@ def from_described(text: Json) -> list[DescribedEvaluator]:
     return [
         DescribedEvaluator(**{name: value for name, value in stored.items() if name in DescribedEvaluator.__slots__})
         for stored in from_json(text)
+    ]
+
+
+def experiment_spec(row: ExperimentRow) -> ExperimentSpec:
+    return _stored(ExperimentSpec, row.spec, row.experiment_id)
+
+
+def comparison_spec(row: ComparisonSetRow) -> ComparisonSpec:
+    return _stored(ComparisonSpec, row.spec, row.comparison_id)
+
+
+def gate_spec(row: DecisionRow) -> GateSpec:
+    return _stored(GateSpec, row.policy, row.decision_id)
+
+
+def _stored(kind: type[Spec], text: str, owner: str) -> Spec:
+    try:
+        return cast("Spec", _parsed(kind, text))
+    except ValidationError as error:
+        raise StorageError(first_problem(error, f"{owner}: the stored spec cannot be read")) from error
+
+
+@lru_cache(CACHE_SIZE)
+def _parsed(kind: type[BaseModel], text: str) -> BaseModel:
+    return kind.model_validate_json(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleOutcome:
+    """The outcome of a rule, with its figures. Decisions of early versions lack some."""
+
+    rule: Kind
+    metric: str
+    bound: float
+    outcome: Outcome
+    text: str
+    reason_code: ReasonCode | None = None  # why it is open
+    value: float | None = None  # the difference or the mean, in the metric's own direction; low and high likewise
+    low: float | None = None
+    high: float | None = None
+    n: int | None = None
+    n_missing: int | None = None
+    p_below: float | None = None  # one-sided p for a broken bound, in the candidate's best case
+    p_adjusted: float | None = None
+
+    @property
+    def is_difference(self) -> bool:
+        """Whether the rule compares with a baseline."""
+        return self.rule in DIFFERENCES
+
+    @property
+    def name(self) -> str:
+        """What the kind of rule is called in texts."""
+        return self.rule.replace("_", " ")
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def rule_outcomes(reasons: Json) -> list[RuleOutcome]:
+    """Return the outcomes in the `reasons` of a decision, in its order."""
+    return [
+        RuleOutcome(**{name: value for name, value in stored.items() if name in RuleOutcome.__slots__})
+        for stored in from_json(reasons)
     ]

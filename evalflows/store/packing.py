@@ -24,9 +24,8 @@ from evalflows.store.layout import StoredFile
 from evalflows.store.leases import hold_lease, holder_of
 from evalflows.store.manifests import check_written, manifests, not_written
 from evalflows.store.marker import note_packed
-from evalflows.store.packs import owners_of, write_pack
+from evalflows.store.packs import owners_of, packed_rows, sealed_rows, write_pack
 from evalflows.store.schemas import TABLES, columns_of
-from evalflows.store.sealed_rows import packed_rows, sealed_rows
 from evalflows.store.store import Store
 
 LEASE = "packing"

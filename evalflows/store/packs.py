@@ -1,4 +1,4 @@
-"""Packed files of finished owners.
+"""Packed files of finished owners, and sealed rows, packed or in files of their own.
 
 `<table>/packed/all/<12 hexadecimal digits>.parquet` holds sealed rows of the owners that its metadata list. An owner
 that has a file of its own, sealed or open, is read from that: its packed rows are of an earlier state.
@@ -8,15 +8,17 @@ from __future__ import annotations  # types of libraries that are imported when 
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from evalflows.store.arrow import pa, pq
-from evalflows.store.file_states import packed_states
+from evalflows.specs.errors import StorageError
+from evalflows.store.arrow import np, pa, pc, pq
+from evalflows.store.checksums import verify
+from evalflows.store.file_states import packed_states, state_of
 from evalflows.store.file_systems import known, storage_errors
-from evalflows.store.files import write_file
+from evalflows.store.files import open_parquet, row_groups, row_groups_of, write_file
 from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.manifests import name_file
 from evalflows.store.schemas import TABLES, schema_of
@@ -94,3 +96,39 @@ def write_pack(
     with storage_errors(path):
         name = partial(name_file, layout, fs)
         write_file(layout, fs, path, schema_of(TABLES[table].record), tables, owned, before=name)
+
+
+def sealed_rows(
+    layout: Layout, fs: Any, path: str, table: str, owner: str, columns: Sequence[str]
+) -> Iterator[pa.Table]:
+    """Yield an owner's rows in a sealed file, its own or a packed one, verified, one row group at a time.
+
+    Raise StorageError if they are no longer there: another process has reopened the owner meanwhile.
+    """
+    verify(fs, path, state_of(layout, fs, path))
+    if path == layout.sealed(table, owner):
+        yield from row_groups(fs, path, table, columns)
+        return
+    count = 0
+    for rows in packed_rows(fs, path, table, columns, {owner}):
+        count += rows.num_rows
+        yield rows
+    if not count:
+        raise StorageError(
+            f"{path}: got no rows of {owner}, wanted its packed rows: another process moved them, so try again"
+        )
+
+
+def packed_rows(
+    fs: Any, path: str, table: str, columns: Sequence[str], owners: Collection[str], *, all_but: bool = False
+) -> Iterator[pa.Table]:
+    """Yield the rows of owners in a packed file, or those of all others, one row group at a time.
+
+    The file is opened once: another of the same name may take its place at any time.
+    """
+
+    column = TABLES[table].owner
+    with open_parquet(fs, path) as parquet:
+        names = parquet.read(columns=[column]).column(0)
+        is_of_them = pc.is_in(names, value_set=pa.array(sorted(owners), pa.string())).to_numpy()
+        yield from row_groups_of(parquet, table, columns, np.flatnonzero(is_of_them != all_but))

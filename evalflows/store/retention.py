@@ -13,21 +13,7 @@ from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.grouping import grouped
 from evalflows.specs.retention import RetentionSpec
-from evalflows.store.erasing import (
-    FileEraser,
-    Plan,
-    Selection,
-    Subjects,
-    evaluation_of,
-    hashed,
-    is_of,
-    keep_plan,
-    new_plan,
-    plans,
-    remove_plan,
-    subjects_of,
-    trace_rows,
-)
+from evalflows.store import erasing
 from evalflows.store.file_states import state_of, states_of
 from evalflows.store.file_systems import follow, storage_errors
 from evalflows.store.layout import StoredFile
@@ -49,7 +35,7 @@ LEFT_S = 600.0
 RULE = "rule"
 """The kind of an erasure by a rule of retention, which names no person."""
 
-Elsewhere = Callable[[Store, Plan], int]
+Elsewhere = Callable[[Store, erasing.Plan], int]
 """Erases copies of the texts outside the store, such as Prefect's. Returns how many runs had some."""
 
 OF_EXPERIMENT = ("estimates", *EXPERIMENT_TABLES)
@@ -59,7 +45,7 @@ Groups = Mapping[str, Sequence[str]]
 """The experiments of run groups."""
 
 
-def nowhere(store: Store, plan: Plan) -> int:
+def nowhere(store: Store, plan: erasing.Plan) -> int:
     """There are no copies."""
     return 0
 
@@ -77,7 +63,7 @@ class Erased:
     finished: Sequence[str] = ()  # earlier erasures that had been interrupted
 
 
-def erase(store: Store, selection: Selection, erased_by: str | None, elsewhere: Elsewhere = nowhere) -> Erased:
+def erase(store: Store, selection: erasing.Selection, erased_by: str | None, elsewhere: Elsewhere = nowhere) -> Erased:
     """Erase what a selection names. Erasures that were interrupted are finished first.
 
     Raise InputError if a process works on an experiment or a comparison with such rows, and StorageError for a damaged
@@ -89,8 +75,12 @@ def erase(store: Store, selection: Selection, erased_by: str | None, elsewhere: 
             if folder.name != RECEIVED:  # what killed processes have left, so that it is found
                 recover(store, folder.name)
         check_sound(store)
-        plan = new_plan(
-            selection.kind, hashed(selection.text), erased_by, subjects_of(store, selection), selection.kept
+        plan = erasing.new_plan(
+            selection.kind,
+            erasing.hashed(selection.text),
+            erased_by,
+            erasing.subjects_of(store, selection),
+            selection.kept,
         )
         return replace(_erase_planned(store, plan, elsewhere), finished=finished)
 
@@ -102,41 +92,41 @@ def finish(store: Store, elsewhere: Elsewhere = nowhere) -> list[Erased]:
 
 
 def _finish(store: Store, elsewhere: Elsewhere) -> list[Erased]:
-    return [_carry_out(store, plan, elsewhere) for plan in plans(store)]
+    return [_carry_out(store, plan, elsewhere) for plan in erasing.plans(store)]
 
 
-def earlier(store: Store, selection: Selection) -> tuple[str, datetime] | None:
+def earlier(store: Store, selection: erasing.Selection) -> tuple[str, datetime] | None:
     """Return the newest erasure of the same selection, and when it was; None if there is none."""
     query = "select erasure_id, recorded_at, selector_hash from source.erasures where kind = ? order by 2 desc"
     rows = store.query(query, [selection.kind])
-    return next(((name, at) for name, at, digest in rows if is_of(selection.text, digest)), None)
+    return next(((name, at) for name, at, digest in rows if erasing.is_of(selection.text, digest)), None)
 
 
-def would_erase(store: Store, selection: Selection) -> Erased:
+def would_erase(store: Store, selection: erasing.Selection) -> Erased:
     """Return what `erase` would do, by the rows that are in files. Nothing is written."""
     check_sound(store)
-    plan = _counted(store, new_plan(selection.kind, "", None, subjects_of(store, selection)))
+    plan = _counted(store, erasing.new_plan(selection.kind, "", None, erasing.subjects_of(store, selection)))
     return _erased(plan, None, len(_set_aside(store, plan)))
 
 
-def _erase_planned(store: Store, plan: Plan, elsewhere: Elsewhere) -> Erased:
+def _erase_planned(store: Store, plan: erasing.Plan, elsewhere: Elsewhere) -> Erased:
     """Erase the rows of a plan; the lease of packing is held. Raise InputError and StorageError as `erase`."""
     plan = _counted(store, plan)
     if not plan.counts and not _set_aside(store, plan):
         return _erased(plan, None)
-    keep_plan(store, plan)
+    erasing.keep_plan(store, plan)
     try:  # whoever takes a lease from now on sees the plan: see `refuse_erased`
         for name in sorted({*plan.leases.values()} & {*held_leases(store)}):
             refuse_if_in_use(store, name, f"{name}, which has rows to erase")
     except BaseException:
-        remove_plan(store, plan)
+        erasing.remove_plan(store, plan)
         raise
     return _carry_out(store, plan, elsewhere)
 
 
-def _carry_out(store: Store, plan: Plan, elsewhere: Elsewhere) -> Erased:
+def _carry_out(store: Store, plan: erasing.Plan, elsewhere: Elsewhere) -> Erased:
     """Erase the rows of a plan in all files, also in those that others write meanwhile, and end the erasure."""
-    eraser, seen, damage = FileEraser(store, plan), set[tuple[str, object]](), list[StorageError]()
+    eraser, seen, damage = erasing.FileEraser(store, plan), set[tuple[str, object]](), list[StorageError]()
     while todo := [file for file in _files(store, eraser.tables) if (file.path, _state(store, file)) not in seen]:
         for file in todo:
             try:
@@ -154,11 +144,11 @@ def _carry_out(store: Store, plan: Plan, elsewhere: Elsewhere) -> Erased:
     follow(store.filesystem)  # so that this machine's mirror of an object store has no old copies
     n_elsewhere = elsewhere(store, plan)
     _record(store, plan)
-    remove_plan(store, plan)
+    erasing.remove_plan(store, plan)
     return _erased(plan, plan.erasure_id, len(aside), n_elsewhere)
 
 
-def _record(store: Store, plan: Plan) -> None:
+def _record(store: Store, plan: erasing.Plan) -> None:
     row = ErasureRow(
         erasure_id=plan.erasure_id,
         kind=plan.kind,
@@ -180,9 +170,9 @@ def check_sound(store: Store) -> None:
     check_written(layout, fs, [path for path in sorted(states_of(layout, fs)) if StoredFile.at(path)])
 
 
-def _counted(store: Store, plan: Plan) -> Plan:
+def _counted(store: Store, plan: erasing.Plan) -> erasing.Plan:
     """Return a plan with the number of rows that have texts to erase, by table."""
-    eraser, counts = FileEraser(store, plan), Counter[str]()
+    eraser, counts = erasing.FileEraser(store, plan), Counter[str]()
     for file in _files(store, eraser.tables):
         with suppress(FileNotFoundError):
             counts[file.table] += eraser.erase(file, write=False)
@@ -200,7 +190,7 @@ def _state(store: Store, file: StoredFile) -> object:
     return state_of(store.layout, store.filesystem, file.path)
 
 
-def _lease_of(store: Store, file: StoredFile, plan: Plan) -> AbstractContextManager[object]:
+def _lease_of(store: Store, file: StoredFile, plan: erasing.Plan) -> AbstractContextManager[object]:
     """Hold the lease of those who replace a file. Packed ones are only replaced under the lease of packing."""
     if file.table == "observations" or file.owner.startswith(FEEDBACK):
         name = OBSERVATIONS
@@ -211,7 +201,7 @@ def _lease_of(store: Store, file: StoredFile, plan: Plan) -> AbstractContextMana
     return hold_lease(store, name, "erasing texts", wait=True, patience_s=PATIENCE_S) if name else nullcontext()
 
 
-def _set_aside(store: Store, plan: Plan) -> list[Path]:
+def _set_aside(store: Store, plan: erasing.Plan) -> list[Path]:
     """Return the files of what could not be read, whosever texts it is: lines of the spool of a plan's owners and, if
     traces or people in them were named, requests of the receiver."""
     is_traced = {"trace", "session", "user"} & {*plan.kind.split("+")} or plan.keys.get("about", {}).get("observations")
@@ -231,7 +221,7 @@ def _left_behind(store: Store) -> list[Path]:
     return found
 
 
-def _erased(plan: Plan, erasure_id: str | None, set_aside: int = 0, elsewhere: int = 0) -> Erased:
+def _erased(plan: erasing.Plan, erasure_id: str | None, set_aside: int = 0, elsewhere: int = 0) -> Erased:
     return Erased(
         erasure_id=erasure_id,
         rows=plan.counts,
@@ -334,7 +324,7 @@ def retain(store: Store, spec: RetentionSpec, by: str | None, elsewhere: Elsewhe
         done = []
         for rule, subjects in _texts(store, spec, now()):
             try:
-                rows = _erase_planned(store, new_plan(RULE, rule, by, subjects), elsewhere).rows
+                rows = _erase_planned(store, erasing.new_plan(RULE, rule, by, subjects), elsewhere).rows
             except InputError as error:  # a process has just begun to work on some of it
                 print_note(f"{rule}: waits for the next time: {error}")
                 rows = {}
@@ -342,7 +332,7 @@ def retain(store: Store, spec: RetentionSpec, by: str | None, elsewhere: Elsewhe
         for rule, groups in _groups(store, spec):
             counts, removed = remove_groups(store, groups)
             if removed:
-                plan = new_plan(RULE, rule, by, Subjects(owners=removed))
+                plan = erasing.new_plan(RULE, rule, by, erasing.Subjects(owners=removed))
                 _record(store, replace(plan, counts=counts))
             done.append(Retained(rule=rule, rows=counts, experiments=removed))
         return done
@@ -352,7 +342,7 @@ def would_retain(store: Store, spec: RetentionSpec) -> list[Retained]:
     """Return what `retain` would do. Nothing is written."""
     check_sound(store)
     found = [
-        Retained(rule=rule, rows=_counted(store, new_plan(RULE, rule, None, subjects)).counts)
+        Retained(rule=rule, rows=_counted(store, erasing.new_plan(RULE, rule, None, subjects)).counts)
         for rule, subjects in _texts(store, spec, now())
     ]
     for rule, groups in _groups(store, spec):
@@ -369,11 +359,11 @@ def _groups(store: Store, spec: RetentionSpec) -> list[tuple[str, Groups]]:
     return [(f"experiments_days: {spec.experiments_days}", groups)]
 
 
-def _texts(store: Store, spec: RetentionSpec, at: datetime) -> list[tuple[str, Subjects]]:
+def _texts(store: Store, spec: RetentionSpec, at: datetime) -> list[tuple[str, erasing.Subjects]]:
     """Return the rows whose texts are too old, by rule."""
     found = []
     if spec.trace_texts_days is not None:
-        subjects = trace_rows(store, _old_traces(store, at - timedelta(days=spec.trace_texts_days)))
+        subjects = erasing.trace_rows(store, _old_traces(store, at - timedelta(days=spec.trace_texts_days)))
         found.append((f"trace_texts_days: {spec.trace_texts_days}", subjects))
     if spec.call_texts_days is not None:
         subjects = _old_calls(store, at - timedelta(days=spec.call_texts_days))
@@ -393,13 +383,15 @@ def _old_traces(store: Store, until: datetime) -> list[str]:
     return [trace for (trace,) in rows]
 
 
-def _old_calls(store: Store, until: datetime) -> Subjects:
+def _old_calls(store: Store, until: datetime) -> erasing.Subjects:
     query = f"""select c.call_id, c.experiment_id, coalesce(e.run_group, c.experiment_id)
                 from source.calls c left join source.experiments e using (experiment_id)
                 where c.started_at < ? and not starts_with(c.request, '{{"{FIELD}":"(erased ') order by 1"""
     (rows,) = ask(store, (query, [until]))
     held = {*held_leases(store)}
-    found = [(call, owner, evaluation_of(owner) or group) for call, owner, group in rows]
+    found = [(call, owner, erasing.evaluation_of(owner) or group) for call, owner, group in rows]
     free = [call for call in found if call[2] not in held]
     leases = {owner: lease for _, owner, lease in free if owner}
-    return Subjects(keys={"about": {"calls": [(call,) for call, *_ in free]}}, owners=sorted(leases), leases=leases)
+    return erasing.Subjects(
+        keys={"about": {"calls": [(call,) for call, *_ in free]}}, owners=sorted(leases), leases=leases
+    )

@@ -8,21 +8,17 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import duckdb
 
-from evalflows.specs import hints
 from evalflows.specs.errors import InputError
 from evalflows.store.arrow import pa
 from evalflows.store.checksums import unreadable_error
 from evalflows.store.database import restrict, time_limit
-from evalflows.store.file_systems import files_at
-from evalflows.store.layout import Layout, quoted
+from evalflows.store.layout import quoted
 from evalflows.store.leases import held_leases
 from evalflows.store.read_only_files import ReadOnlyFiles
-from evalflows.store.schemas import TABLES
 from evalflows.store.store import DUCKDB_ERRORS, Store, duckdb_error, texts_in
 from evalflows.store.views import grain, own_views, tables_of, view_statement, views_of
 
@@ -48,43 +44,6 @@ _AFTER_COLUMN = (",", "using", "group", "order", "limit", ";")
 _NO_VALUE = " in ('') "
 
 _creating = threading.Lock()  # threads share the database, and DuckDB refuses to create a view twice at the same time
-
-
-def is_store(layout: Layout) -> bool:
-    """Return whether there is a store, even if it has lost its marker. Raise InputError if its root cannot be read."""
-    try:
-        fs = files_at(layout)
-        return bool(fs.exists(layout.marker)) or any(fs.exists(f"{layout.root}/{table}") for table in TABLES)
-    except (OSError, ValueError, ImportError) as error:
-        raise InputError(f"store {layout.root!r}: {error}") from error
-
-
-def existing_store() -> Store:
-    """Return the store. Raise InputError if there is none."""
-    layout = Layout.at()
-    if not is_store(layout):
-        raise InputError(no_store(layout))
-    return Store(layout.root)
-
-
-@contextmanager
-def store_or_empty() -> Iterator[Store]:
-    """Yield the store, or an empty temporary one if there is none."""
-    layout = Layout.at()
-    if is_store(layout):
-        yield Store(layout.root)
-        return
-    with TemporaryDirectory(prefix="evalflows-") as folder:
-        yield Store(folder)
-
-
-def no_store(layout: Layout) -> str:
-    """Say that there is no store, and how to begin or name another."""
-    return f"no store at {layout.root}: {hints.run().code} creates one, and EVALFLOWS_STORE names another"
-
-
-def no_experiments(layout: Layout) -> str:
-    return f"no experiments in the store {layout.root}: {hints.run().code} creates one"
 
 
 def check_query(connection: duckdb.DuckDBPyConnection, sql: str) -> str:

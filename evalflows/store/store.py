@@ -14,10 +14,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 
+from evalflows.specs import hints
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.arrow import pa
 from evalflows.store.checksums import sha256_of
@@ -31,10 +33,9 @@ from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.manifests import WRITTEN, Contents, Written, check_written, write_sealed
 from evalflows.store.marker import is_packed, prepare, restore_empties
 from evalflows.store.merging import can_stay, merge_parts
-from evalflows.store.packs import files_of, packed_file
+from evalflows.store.packs import files_of, packed_file, sealed_rows
 from evalflows.store.read_only_files import ReadOnlyFiles
 from evalflows.store.schemas import TABLES, check_owner, columns_of, recorded_after, schema_of, to_rows
-from evalflows.store.sealed_rows import sealed_rows
 from evalflows.store.views import own_tables_of
 
 Result = TypeVar("Result")
@@ -502,3 +503,40 @@ def texts_in(parameters: Iterable[object]) -> set[str]:
     """Return the texts among a query's parameters, some of which may be owners."""
     values = [value if isinstance(value, list | tuple) else [value] for value in parameters]
     return {text for texts in values for text in texts if isinstance(text, str)}
+
+
+def is_store(layout: Layout) -> bool:
+    """Return whether there is a store, even if it has lost its marker. Raise InputError if its root cannot be read."""
+    try:
+        fs = files_at(layout)
+        return bool(fs.exists(layout.marker)) or any(fs.exists(f"{layout.root}/{table}") for table in TABLES)
+    except (OSError, ValueError, ImportError) as error:
+        raise InputError(f"store {layout.root!r}: {error}") from error
+
+
+def existing_store() -> Store:
+    """Return the store. Raise InputError if there is none."""
+    layout = Layout.at()
+    if not is_store(layout):
+        raise InputError(no_store(layout))
+    return Store(layout.root)
+
+
+@contextmanager
+def store_or_empty() -> Iterator[Store]:
+    """Yield the store, or an empty temporary one if there is none."""
+    layout = Layout.at()
+    if is_store(layout):
+        yield Store(layout.root)
+        return
+    with TemporaryDirectory(prefix="evalflows-") as folder:
+        yield Store(folder)
+
+
+def no_store(layout: Layout) -> str:
+    """Say that there is no store, and how to begin or name another."""
+    return f"no store at {layout.root}: {hints.run().code} creates one, and EVALFLOWS_STORE names another"
+
+
+def no_experiments(layout: Layout) -> str:
+    return f"no experiments in the store {layout.root}: {hints.run().code} creates one"

@@ -12,25 +12,7 @@ from typing import Any
 
 import orjson
 
-from evalflows.specs.attribute_aliases import (
-    BODIES,
-    CHOICE,
-    COMPLETION,
-    DETAILS,
-    EVENT_ROLES,
-    FIELDS,
-    LONG,
-    MOST,
-    NOT_CAPTURED,
-    OLDER_LISTS,
-    OWN_METADATA,
-    PROMPT,
-    TYPES,
-    Alias,
-    Implied,
-    OfResource,
-    Within,
-)
+from evalflows.specs import attribute_aliases
 from evalflows.specs.protocols import Message
 from evalflows.store.records import Json
 from evalflows.store.trace_records import ObservationRow
@@ -312,22 +294,24 @@ class Fields:
 
     def value(self, field: str) -> Any:
         """Return the first value that a field has under any name; None if there is none."""
-        for kind, group in groupby(FIELDS[field].get(self.row.source, ()), key=type):
+        for kind, group in groupby(attribute_aliases.FIELDS[field].get(self.row.source, ()), key=type):
             aliases = list(group)
-            columns = (self.short, self.contents) if field in LONG else (self.short,)
+            columns = (self.short, self.contents) if field in attribute_aliases.LONG else (self.short,)
             for column in columns if kind is str else (self.short,):
                 for alias in aliases:
                     found = column.get(alias) if isinstance(alias, str) else self._elsewhere(alias)
-                    if found is not None and not (found == NOT_CAPTURED and field in LONG):
+                    if found is not None and not (
+                        found == attribute_aliases.NOT_CAPTURED and field in attribute_aliases.LONG
+                    ):
                         return found
         return None
 
-    def _elsewhere(self, alias: Alias) -> Any:
-        if isinstance(alias, OfResource):
+    def _elsewhere(self, alias: attribute_aliases.Alias) -> Any:
+        if isinstance(alias, attribute_aliases.OfResource):
             return self.resource.get(alias.attribute)
-        if isinstance(alias, Implied):
+        if isinstance(alias, attribute_aliases.Implied):
             return None if self.short.get(alias.attribute) is None else alias.value
-        if not isinstance(alias, Within):
+        if not isinstance(alias, attribute_aliases.Within):
             return None  # messages, which `conversation_of` reads
         found = _of_json(self.short.get(alias.attribute, self.contents.get(alias.attribute)))
         for key in alias.keys:
@@ -348,7 +332,7 @@ class Fields:
             number = float(found) if (found := self.value(field)) is not None else None
         except (TypeError, ValueError):
             return None
-        return number if number is not None and 0 <= number <= MOST[field] else None
+        return number if number is not None and 0 <= number <= attribute_aliases.MOST[field] else None
 
     def tags(self) -> list[str]:
         """Return the tags, from a list, from JSON text of one, or from text with commas between them."""
@@ -366,13 +350,13 @@ class Fields:
     def type(self) -> str:
         if self.row.kind == "log":
             return "event"
-        return TYPES.get((self.text("type") or "").lower(), "span")
+        return attribute_aliases.TYPES.get((self.text("type") or "").lower(), "span")
 
     def metadata(self) -> Object:
         """Return all attributes as they came, and the application's own metadata under its plain names."""
         attributes = self.attributes
         own: Object = {}
-        for name in OWN_METADATA.get(self.row.source, ()):
+        for name in attribute_aliases.OWN_METADATA.get(self.row.source, ()):
             if name.endswith("."):
                 below = {key.removeprefix(name): value for key, value in attributes.items() if key.startswith(name)}
                 own |= {key: _plain(value) for key, value in below.items()}
@@ -412,14 +396,14 @@ def messages_of_events(events: Sequence[Event]) -> tuple[list[Message], list[Mes
     answer: list[Message] = []
     for name, fields in events:
         body = _body(fields)
-        if name in EVENT_ROLES:
-            request += _message_of_event(body, EVENT_ROLES[name])
-        elif name == CHOICE:
+        if name in attribute_aliases.EVENT_ROLES:
+            request += _message_of_event(body, attribute_aliases.EVENT_ROLES[name])
+        elif name == attribute_aliases.CHOICE:
             answer += _message_of_event(_choice(body), "assistant")
-        elif name == PROMPT:
-            request += _of_value(_either(fields, ("gen_ai.prompt", *BODIES)), "user")
-        elif name == COMPLETION:
-            answer += _of_value(_either(fields, ("gen_ai.completion", *BODIES)), "assistant")
+        elif name == attribute_aliases.PROMPT:
+            request += _of_value(_either(fields, ("gen_ai.prompt", *attribute_aliases.BODIES)), "user")
+        elif name == attribute_aliases.COMPLETION:
+            answer += _of_value(_either(fields, ("gen_ai.completion", *attribute_aliases.BODIES)), "assistant")
     return request, answer
 
 
@@ -431,7 +415,7 @@ def events_of_list(value: Any) -> list[Event]:
 
 
 def _body(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    for name in BODIES:
+    for name in attribute_aliases.BODIES:
         body = parsed(fields.get(name))
         if isinstance(body, Mapping):
             return body
@@ -564,11 +548,11 @@ def conversation_of(
 
 def _found(attributes: Mapping[str, Any], events: Sequence[Event]) -> Iterator[Conversation]:
     """Yield what each convention says, the newest first."""
-    for fields in (attributes, *(fields for name, fields in events if name == DETAILS)):
+    for fields in (attributes, *(fields for name, fields in events if name == attribute_aliases.DETAILS)):
         yield _of_genai(fields)
     yield _of_agent(attributes)
     yield Conversation(*messages_of_events(events))
-    for name in OLDER_LISTS:
+    for name in attribute_aliases.OLDER_LISTS:
         yield Conversation(*_split(messages_of_events(events_of_list(attributes.get(name)))))
     yield Conversation(
         openinference(attributes, "llm.input_messages"), openinference(attributes, "llm.output_messages")
@@ -624,7 +608,7 @@ def _split(sides: tuple[list[Message], list[Message]]) -> tuple[list[Message], l
 def _of_value(value: Any, role: str) -> list[Message]:
     value = parsed(value)
     if isinstance(value, str):
-        return [{"role": role, "content": value}] if value != NOT_CAPTURED else []
+        return [{"role": role, "content": value}] if value != attribute_aliases.NOT_CAPTURED else []
     return messages_of(value)
 
 

@@ -2,7 +2,8 @@
 record and added to the store: what is known is left alone.
 
 Their fields are named in one of two ways (`traceId`, `trace_id`) and are kept as they came. A trace is stored as an
-observation of its own, the root of those that have no parent.
+observation of its own, the root of those that have no parent. Spans are a JSON object each, as OpenTelemetry's console
+exporter for Python prints them and as Phoenix exports them.
 """
 
 # What cannot be read costs only itself: of a truncated file, all records before the cut are kept.
@@ -10,11 +11,12 @@ observation of its own, the root of those that have no parent.
 import codecs
 import io
 import json
+import math
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain
 from typing import Any, BinaryIO, Final, Literal
@@ -25,17 +27,23 @@ from evalflows.specs.columns import TraceColumns, at_path
 from evalflows.specs.errors import InputError, describe, short
 from evalflows.specs.files import located
 from evalflows.store.file_formats import open_file, read_rows, suffix
-from evalflows.store.observations import day_of, seal_past_days, split_attributes, write_observations
+from evalflows.store.observations import EPOCH, day_of, seal_past_days, split_attributes, write_observations
 from evalflows.store.queries.unknown_rows import unknown_labels, unknown_observations, unknown_scores
-from evalflows.store.records import derived_id, now
+from evalflows.store.records import derived_id, now, to_json
 from evalflows.store.store import Store
 from evalflows.store.trace_records import ObservationRow, SpanStatus
 from evalflows.telemetry.conventions import parsed as parsed_json
 from evalflows.telemetry.costs import with_listed_costs
-from evalflows.telemetry.feedback import Feedback, Subject, Telemetry, add_feedback, of_observation, of_trace
-from evalflows.telemetry.ids_and_times import ended_at_of, moment_of, span_id_of, trace_id_of
-from evalflows.telemetry.otlp import IN_SNAKE_CASE, LOGS, OTHERS, SPANS, merged, rows_of_fields
-from evalflows.telemetry.plain_spans import is_span, telemetry_of_span
+from evalflows.telemetry.feedback import (
+    Feedback,
+    Subject,
+    Telemetry,
+    add_feedback,
+    add_results_of_span,
+    of_observation,
+    of_trace,
+)
+from evalflows.telemetry.otlp import IN_SNAKE_CASE, LOGS, OTHERS, SPANS, hexadecimal, merged, rows_of_fields
 
 LANGFUSE: Final = "langfuse"
 PARTS = ("observations", "scores")
@@ -75,6 +83,13 @@ BATCH_ROWS, BATCH_CHARACTERS = 5_000, 32 << 20
 """How much is in memory at once."""
 SHOWN = 20
 """Lines about rejected records that a report has; the others are counted."""
+
+STATUSES: Mapping[str, SpanStatus] = {"OK": "ok", "ERROR": "error"}
+PREFIX = "attributes."
+"""How Phoenix's data frames name the columns of attributes."""
+
+_UNITS = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (math.inf, 1e9))
+"""Below which a number counts how many parts of a second since 1970."""
 
 
 def _is_score(record: Mapping[str, Any]) -> bool:
@@ -774,3 +789,142 @@ def _write(store: Store, batch: Telemetry, added: Added) -> None:
     added.known += len(batch.observations) - len(observations.rows)
     added.scores += len(scores.rows)
     added.labels += len(labels.rows)
+
+
+def is_span(record: Mapping[str, Any]) -> bool:
+    """Return whether a record has the fields that a span has in either form."""
+    return _nested_field(record, "context.trace_id") is not None and "start_time" in record
+
+
+def telemetry_of_span(record: Any) -> Telemetry:
+    """Return the observation of a span. Raise InputError if it is none."""
+    if not isinstance(record, dict) or not is_span(record):
+        got = ", ".join(list(record)[:5]) if isinstance(record, dict) else type(record).__name__
+        raise InputError(f"got {short(got)}, wanted a span with its context and start_time")
+    started_at = moment_of(record["start_time"], "start_time")
+    if started_at is None:
+        raise InputError("got no start_time, wanted a time")
+    attributes, contents = split_attributes(_plain_attributes(record))
+    parent, code = record.get("parent_id"), _nested_field(record, "status.status_code") or record.get("status_code")
+    row = ObservationRow(
+        trace_id=_identity(record, "context.trace_id", 32),
+        span_id=_identity(record, "context.span_id", 16),
+        parent_id=_identity(record, "parent_id", 16) if parent else None,
+        day=day_of(started_at),
+        source="otlp",
+        name=str(record.get("name") or "span"),
+        kind=str(record["kind"]).rpartition(".")[2].lower() if record.get("kind") else None,
+        started_at=started_at,
+        ended_at=moment_of(record.get("end_time"), "end_time"),
+        status=STATUSES.get(str(code), "unset"),
+        status_message=_nested_field(record, "status.description") or record.get("status_message") or None,
+        resource=to_json(resource, mend=True) if (resource := _nested_field(record, "resource.attributes")) else None,
+        attributes=attributes,
+        contents=contents,
+        events=_events(record.get("events")),
+    )
+    parsed = Telemetry(observations=[row])
+    add_results_of_span(parsed, row)
+    return parsed
+
+
+def _nested_field(record: Mapping[str, Any], path: str) -> Any:
+    """Return a field under its path, or within the object that the path begins with; None if there is none."""
+    name, _, inner = path.partition(".")
+    outer = record.get(name)
+    return outer.get(inner) if isinstance(outer, Mapping) else record.get(path)
+
+
+def _identity(record: Mapping[str, Any], path: str, digits: int) -> str:
+    given = _nested_field(record, path) if "." in path else record.get(path)
+    text = hexadecimal(str(given)).lower()
+    if not re.fullmatch(rf"[\da-f]{{{digits}}}", text) or not text.strip("0"):
+        raise InputError(f"{path}: got {short(given)}, wanted {digits} hexadecimal digits")
+    return text
+
+
+def _plain_attributes(record: Mapping[str, Any]) -> dict[str, Any]:
+    attributes = {name.removeprefix(PREFIX): value for name, value in record.items() if name.startswith(PREFIX)}
+    attributes |= record.get("attributes") or {}
+    if kind := record.get("span_kind"):
+        attributes.setdefault("openinference.span.kind", kind)
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _events(events: Any) -> str | None:
+    found = [
+        {
+            "name": str(event.get("name")),
+            "at": str(event["timestamp"]) if event.get("timestamp") else None,
+            "attributes": event.get("attributes") or {},
+        }
+        for event in (events if isinstance(events, list) else ())
+        if isinstance(event, Mapping)
+    ]
+    return to_json(found, mend=True) if found else None
+
+
+def trace_id_of(source: str, identity: Any) -> str:
+    """Return an id of 32 hex digits: the id itself if it has this form, also as a UUID, else one derived from it."""
+    text = str(identity).strip()
+    plain = (
+        text.replace("-", "").lower()
+        if re.fullmatch(r"[\da-fA-F]{8}(-[\da-fA-F]{4}){3}-[\da-fA-F]{12}", text)
+        else text
+    )
+    return _hexadecimal(plain, 32) or derived_id(source, "trace", text)
+
+
+def span_id_of(source: str, identity: Any) -> str:
+    """Return an id of 16 hex digits: the id itself if it has this form, else one derived from it."""
+    text = str(identity).strip()
+    return _hexadecimal(text, 16) or derived_id(source, "span", text)[:16]
+
+
+def _hexadecimal(text: str, digits: int) -> str | None:
+    is_id = re.fullmatch(rf"[\da-fA-F]{{{digits}}}", text) and text.strip("0")
+    return text.lower() if is_id else None
+
+
+def moment_of(value: Any, name: str) -> datetime | None:
+    """Return a time of ISO 8601, in UTC unless it says otherwise, or in s, ms, µs or ns since 1970; None for none.
+
+    Raise InputError if it is no time.
+    """
+    if value is None or value == "":
+        return None
+    try:
+        return _of_number(float(value)) if _is_number(value) else _of_text(value)
+    except (ValueError, TypeError, OverflowError):
+        raise InputError(f"{name}: got {short(value)}, wanted a time such as 2026-01-31T12:00:00Z") from None
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, str):
+        return bool(re.fullmatch(r"\s*\d{9,}(\.\d+)?\s*", value))
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _of_number(number: float) -> datetime:
+    if not math.isfinite(number):
+        raise ValueError
+    unit = next(unit for below, unit in _UNITS if abs(number) < below)
+    return EPOCH + timedelta(microseconds=round(number / unit * 1e6))
+
+
+def _of_text(value: Any) -> datetime:
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value.strip().replace(" UTC", "+00:00"))
+    if not isinstance(value, datetime):
+        raise TypeError
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def ended_at_of(started_at: datetime, ended_at: datetime | None, seconds: Any) -> datetime | None:
+    """Return when something ended: as it says, or else by how long it took; None if neither is known."""
+    if ended_at is not None or seconds is None or isinstance(seconds, bool):
+        return ended_at
+    try:
+        return started_at + timedelta(seconds=float(seconds))
+    except (ValueError, TypeError, OverflowError):
+        return None

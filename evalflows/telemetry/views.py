@@ -5,12 +5,14 @@ The names are those of OpenTelemetry and Langfuse; Langfuse's other spellings wo
 an instrumentation that leaves content out gives no input, not an empty one.
 """
 
-from collections import defaultdict
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from evalflows.specs.errors import InputError
+from evalflows.specs.grouping import grouped
 from evalflows.specs.protocols import Message
 from evalflows.store.observations import EPOCH
 from evalflows.store.trace_records import ObservationRow
@@ -35,6 +37,9 @@ TALKING = ("generation", "agent")
 """Types of observations that have a conversation with a model."""
 PRICED = ("generation", "embedding")
 """Types whose tokens and cost add up to those of a trace."""
+
+_STEP = re.compile(r"([A-Za-z_][\w\-]*)((?:\[[^\[\]]*\])*)")
+_BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -307,9 +312,7 @@ def _has_content(observation: ObservationView) -> bool:
 
 def _only_step(root: ObservationView, observations: Sequence[ObservationView]) -> ObservationView | None:
     """Return the step that captured content nearest below the root, if nothing beside it did."""
-    below: defaultdict[str | None, list[ObservationView]] = defaultdict(list)
-    for observation in observations:
-        below[observation.parent_id].append(observation)
+    below = grouped((observation.parent_id, observation) for observation in observations)
     level, seen = below[root.id], {root.id}
     while level:
         if filled := [observation for observation in level if _has_content(observation)]:
@@ -380,10 +383,7 @@ def trace_view(rows: Sequence[ObservationRow]) -> TraceView:
     if not rows:
         raise ValueError("rows: got none, wanted at least one observation")
     spans = {row.span_id: row for row in rows if row.kind != "log"}
-    logs: defaultdict[str | None, list[ObservationRow]] = defaultdict(list)
-    for row in rows:
-        if row.kind == "log":
-            logs[row.parent_id].append(row)
+    logs = grouped((row.parent_id, row) for row in rows if row.kind == "log")
     alone = [row for parent, records in logs.items() if parent not in spans for row in records]
     views = [observation_view(row, logs.get(row.span_id, ())) for row in (*spans.values(), *alone)]
     views.sort(key=lambda view: (view.started_at, view.id))
@@ -481,10 +481,8 @@ def _first(items: Sequence[Any], field: Callable[[Any], str | None]) -> str | No
 
 def in_depth(observations: Sequence[ObservationView]) -> Iterator[tuple[int, ObservationView]]:
     """Yield each observation with its depth, below its parent; below nothing if the parent is missing, or itself."""
-    below: defaultdict[str | None, list[ObservationView]] = defaultdict(list)
     known = {observation.id for observation in observations}
-    for observation in observations:
-        below[observation.parent_id if observation.parent_id in known else None].append(observation)
+    below = grouped((each.parent_id if each.parent_id in known else None, each) for each in observations)
     seen: set[str] = set()
     stack = [(0, root) for root in reversed(below[None])]
     for left in (None, *observations):  # what is only its own ancestor stands at the top, too
@@ -495,3 +493,47 @@ def in_depth(observations: Sequence[ObservationView]) -> Iterator[tuple[int, Obs
                 seen.add(observation.id)
                 yield depth, observation
                 stack += [(depth + 1, child) for child in reversed(below[observation.id])]
+
+
+def parsed_path(path: str) -> list[tuple[str, list[str]]]:
+    """Return a path's steps: a field, and what is in brackets after it. Raise InputError if it is no path."""
+    steps, rest = [], path
+    while rest:
+        found = _STEP.match(rest)
+        dot, rest = (rest[found.end() : found.end() + 1], rest[found.end() + 1 :]) if found else ("", rest)
+        if not found or dot not in ("", ".") or (dot and not rest):
+            raise InputError(f"path {path!r}: wanted fields such as output, or observations[type=tool].output")
+        steps.append((found[1], _BRACKETS.findall(found[2])))
+    if not steps:
+        raise InputError("path: got an empty text, wanted a field such as output")
+    return steps
+
+
+def at_path(item: Any, path: str) -> Any:
+    """Return the value at a path; None where a field is missing.
+
+    A field of a list is the list of this field of its elements, so a path to all observations of a type gives a list,
+    never just the last. `[field=value]` keeps the elements that have this value, and `[0]` is the first element.
+    """
+    value = item
+    for name, brackets in parsed_path(path):
+        value = _field(value, name)
+        for bracket in brackets:
+            value = _chosen(value, bracket)
+    return value
+
+
+def _field(value: Any, name: str) -> Any:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_field(element, name) for element in value]
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _chosen(value: Any, bracket: str) -> Any:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return None
+    name, is_condition, wanted = bracket.partition("=")
+    if is_condition:
+        return [element for element in value if str(_field(element, name.strip())) == wanted.strip()]
+    index = int(bracket) if re.fullmatch(r"-?\d+", bracket) else None
+    return value[index] if index is not None and -len(value) <= index < len(value) else None

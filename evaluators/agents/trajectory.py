@@ -11,8 +11,7 @@ from typing import Any, Literal, NoReturn, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from evalflows.evaluators.fields import as_text
-from evalflows.evaluators.paths import value_at
+from evalflows.evaluators.paths import as_text, value_at
 from evalflows.evaluators.views import RunView
 from evalflows.specs.errors import short
 from evalflows.specs.json_schemas import JSON_TYPES

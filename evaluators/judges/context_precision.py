@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from evalflows.evaluators.declarations import declares, needs_reference, share
-from evalflows.evaluators.fields import reference_value
 from evalflows.evaluators.judged_items import Numbered
 from evalflows.evaluators.judging import Temperature, ask
-from evalflows.evaluators.paths import path_roots, retrieved
+from evalflows.evaluators.paths import path_roots, reference_value, retrieved
 from evalflows.evaluators.prompt_texts import numbered, question, reference, shipped
 from evalflows.evaluators.score import Score
 from evalflows.specs.protocols import Complete

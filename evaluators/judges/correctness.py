@@ -3,8 +3,8 @@
 from typing import Any
 
 from evalflows.evaluators.declarations import declares, needs_reference, share
-from evalflows.evaluators.fields import reference_value
 from evalflows.evaluators.judging import Temperature, ask
+from evalflows.evaluators.paths import reference_value
 from evalflows.evaluators.prompt_texts import prompt_texts, shipped
 from evalflows.evaluators.scales import verdict_schema
 from evalflows.evaluators.score import Score

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from evalflows.evaluators.declarations import Direction, declares, zero_to_one
-from evalflows.evaluators.fields import reference_value
 from evalflows.evaluators.judging import Temperature, check_prompt, prompt_hash, repeated, sampling
+from evalflows.evaluators.paths import reference_value
 from evalflows.evaluators.principles import CRITERIA, Criterion, criteria_of
 from evalflows.evaluators.prompt_texts import prompt_texts_in_both_spellings, shipped
 from evalflows.evaluators.scales import (

@@ -4,10 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from evalflows.evaluators.declarations import declares, share
-from evalflows.evaluators.fields import answer_text
 from evalflows.evaluators.judged_items import Listing
 from evalflows.evaluators.judging import JudgeReply, Temperature, ask
-from evalflows.evaluators.paths import path_roots, retrieved
+from evalflows.evaluators.paths import answer_text, path_roots, retrieved
 from evalflows.evaluators.prompt_texts import answer, numbered, question, shipped
 from evalflows.evaluators.score import Score
 from evalflows.specs.protocols import Complete

@@ -13,8 +13,7 @@ from evalflows.analysis.diff import figures_between
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
 from evalflows.analysis.judge_exclusions import excluded_metrics
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import find_decision
+from evalflows.reports.decisions import find_decision, with_limits
 from evalflows.reports.experiment_report import experiments_report
 from evalflows.reports.results import results_of
 from evalflows.specs.evaluator import EvaluatorSpec

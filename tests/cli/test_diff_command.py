@@ -14,8 +14,7 @@ from past import ABSTAINED, Past
 
 from evalflows import decide_on, diff
 from evalflows.cli.main import cli
-from evalflows.reports.diff import diff_of
-from evalflows.reports.diff_markdown import diff_markdown
+from evalflows.reports.diff import diff_markdown, diff_of
 from evalflows.reports.previous_runs import previous_runs
 from evalflows.specs.gate import GateSpec
 from evalflows.store import Store

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import evalflows.cli.processes
-from evalflows.cli.processes import Process, Processes
+import evalflows.cli.server
+from evalflows.cli.server import Process, Processes
 from evalflows.specs.errors import IncompleteError
 
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(60)"
@@ -27,7 +27,7 @@ time.sleep(60)
 @pytest.fixture
 def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Processes]:
     """A block in which processes are started, with little patience for those that do not end."""
-    monkeypatch.setattr(evalflows.cli.processes, "PROCESSES_GRACE_S", 1.0)
+    monkeypatch.setattr(evalflows.cli.server, "PROCESSES_GRACE_S", 1.0)
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with Processes() as block:
         yield block
@@ -56,7 +56,7 @@ def test_output_that_is_not_logged_is_printed_without_control_characters(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program = r"import os; os.write(1, b'a\x1b[31mred\n'); os.write(2, b'b\xe2\x80\xaec\xff\r\nx' + b'y' * 20)"
-    monkeypatch.setattr(evalflows.cli.processes, "LONGEST_LINE", 16)
+    monkeypatch.setattr(evalflows.cli.server, "LONGEST_LINE", 16)
     with Processes() as block:
         process = block.start("program", [sys.executable, "-c", program], {}, None, lambda process: None)
         process.popen.wait()

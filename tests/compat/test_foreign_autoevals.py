@@ -183,8 +183,7 @@ def test_an_async_client_makes_an_async_judge_and_no_other_does() -> None:
 
 
 def test_settings_go_where_the_scorer_takes_them() -> None:
-    from evalflows.evaluators.offers import offer_run
-    from evalflows.evaluators.views import ExampleView, RunView
+    from evalflows.evaluators.views import ExampleView, RunView, offer_run
 
     available = offer_run(
         ExampleView(id="e", inputs={"input": "q"}, reference_outputs={"output": "x"}),
@@ -202,8 +201,7 @@ def test_settings_go_where_the_scorer_takes_them() -> None:
 
 
 def test_context_is_looked_up_and_what_a_template_lacks_is_an_error() -> None:
-    from evalflows.evaluators.offers import offer_run
-    from evalflows.evaluators.views import ExampleView, RunView
+    from evalflows.evaluators.views import ExampleView, RunView, offer_run
 
     class Overlap(autoevals.Scorer):  # type: ignore[misc,name-defined]
         def _run_eval_sync(self, output: Any, expected: Any = None, context: Any = None, **kwargs: Any) -> Any:

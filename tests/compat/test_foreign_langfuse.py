@@ -8,8 +8,7 @@ from endpoint import Endpoint, serving
 from foreign_evaluators import ANSWERS, ROWS, async_client, judged, kept, no_network, said, scores_of, verdict
 
 from evalflows.evaluators.binding import bind
-from evalflows.evaluators.offers import offer_experiment
-from evalflows.evaluators.views import Evaluation, Evaluations, ExampleView, ItemResult, RunView
+from evalflows.evaluators.views import Evaluation, Evaluations, ExampleView, ItemResult, RunView, offer_experiment
 from evalflows.store import Store
 
 langfuse = pytest.importorskip("langfuse", reason="langfuse comes with the extra `others`")

@@ -163,8 +163,7 @@ def test_every_score_label_and_comment_is_that_of_a_direct_call() -> None:
 
 
 def test_steps_are_child_runs_and_ids_that_are_uuids_stay() -> None:
-    from evalflows.evaluators.offers import offer_run
-    from evalflows.evaluators.views import ExampleView, RunView
+    from evalflows.evaluators.views import ExampleView, RunView, offer_run
 
     seen: list[Any] = []
 

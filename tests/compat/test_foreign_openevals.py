@@ -139,8 +139,7 @@ def test_what_makes_an_evaluator_is_none() -> None:
 
 
 def test_a_list_of_messages_that_was_wrapped_is_a_trajectory() -> None:
-    from evalflows.evaluators.offers import offer_run
-    from evalflows.evaluators.views import ExampleView, RunView
+    from evalflows.evaluators.views import ExampleView, RunView, offer_run
 
     example = ExampleView(id="e", inputs={}, reference_outputs={"output": looked_up("Rome")})
     judge = bind_evaluator(EvaluatorSpec(use=reference_to(openevals.create_trajectory_match_evaluator())))

@@ -172,8 +172,7 @@ def test_those_that_need_spans_or_reports_are_refused_before_anything_is_called(
 
 
 def test_a_duration_that_is_not_known_is_no_short_one() -> None:
-    from evalflows.evaluators.offers import offer_run
-    from evalflows.evaluators.views import ExampleView, RunView
+    from evalflows.evaluators.views import ExampleView, RunView, offer_run
 
     available = offer_run(ExampleView(id="e", inputs={}), RunView(id="r", inputs={}, outputs={"output": "x"}))
     judge = bind_evaluator(EvaluatorSpec(use="pydantic_evals.evaluators:MaxDuration", args={"seconds": 1}))

@@ -14,9 +14,8 @@ from endpoint import Endpoint, serving
 from foreign_evaluators import no_network, verdict
 
 from evalflows.engine.spec_evaluators import bind_evaluator, evaluator_version, prepare_evaluator, reference_to
-from evalflows.evaluators.offers import offer_run
 from evalflows.evaluators.score import normalise
-from evalflows.evaluators.views import ExampleView, RunView
+from evalflows.evaluators.views import ExampleView, RunView, offer_run
 from evalflows.specs import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
 

@@ -11,8 +11,8 @@ from recorded_models import Invoked
 from evalflows.compat import langchain
 from evalflows.compat.langchain import ConstitutionalPrinciple, load_evaluator, resolve_pairwise_criteria
 from evalflows.compat.langsmith import evaluate
+from evalflows.compat.langsmith.evaluation import LangChainStringEvaluator
 from evalflows.compat.langsmith.schemas import Example, Run
-from evalflows.compat.langsmith.string_evaluators import LangChainStringEvaluator
 from evalflows.llm import loop
 from evalflows.specs import InputError
 from evalflows.specs.protocols import Completion

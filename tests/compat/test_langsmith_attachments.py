@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalflows.compat.langsmith import Client
-from evalflows.compat.langsmith.attachments import opened, to_stored
+from evalflows.compat.langsmith.conversion import opened, to_stored
 from evalflows.compat.langsmith.schemas import Attachment
 from evalflows.specs import InputError
 

@@ -27,7 +27,6 @@ from evalflows.compat.langsmith.comparative import (
     comparison_evaluator,
     evaluate_comparative,
 )
-from evalflows.compat.langsmith.expectations import Matcher
 from evalflows.compat.langsmith.run_trees import RunTree
 from evalflows.compat.langsmith.schemas import (
     AttachmentsOperations,
@@ -44,6 +43,7 @@ from evalflows.compat.langsmith.schemas import (
     Run,
     TracerSession,
 )
+from evalflows.compat.langsmith.testing import Matcher
 
 OURS_ONLY = {
     "DatasetVersion": {"snapshot_id"},

@@ -21,7 +21,7 @@ from starlette.types import Message
 
 import evalflows.dashboard.app
 from evalflows.dashboard.app import Taken, _file_content, application
-from evalflows.dashboard.dataset_changes import SentFile
+from evalflows.dashboard.datasets import SentFile
 from evalflows.dashboard.links import PAGE_PROOF, Proofs
 from evalflows.dashboard.making import BusyError, Making
 from evalflows.dashboard.rendering import Page, Query, Site

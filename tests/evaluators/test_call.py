@@ -12,8 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflows.evaluators.binding import OFFERED, Bound, bind
-from evalflows.evaluators.offers import offer_experiment, offer_run
-from evalflows.evaluators.views import Evaluation, Evaluations, ExampleView, ItemResult, RunView
+from evalflows.evaluators.views import (
+    Evaluation,
+    Evaluations,
+    ExampleView,
+    ItemResult,
+    RunView,
+    offer_experiment,
+    offer_run,
+)
 from evalflows.specs.errors import InputError
 
 

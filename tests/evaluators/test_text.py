@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evalflows.evaluators import concision, contains, edit_similarity, exact_match, final_answer, length_between, regex
 from evalflows.evaluators.binding import bind, read_returned
-from evalflows.evaluators.fields import answer_text, reference_value
+from evalflows.evaluators.paths import answer_text, reference_value
 from evalflows.evaluators.score import Judgement
 from evalflows.specs.errors import CallError
 

@@ -13,8 +13,7 @@ from pydantic import ValidationError
 from evalflows import approve, decide_again, gate, plan, run
 from evalflows.analysis.final_looks import take_look
 from evalflows.cli.main import cli
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import decisions_named, decisions_of, decisions_on
+from evalflows.reports.decisions import decisions_named, decisions_of, decisions_on, with_limits
 from evalflows.reports.experiment_report import experiments_report
 from evalflows.reports.markdown_pages import after_experiments
 from evalflows.reports.results import results_of

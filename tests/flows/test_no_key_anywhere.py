@@ -20,7 +20,7 @@ from endpoint import Endpoint, Reply, Request, completion, error, serving
 from pairwise_runs import answered
 
 from evalflows import compare, run
-from evalflows.llm import faults, loop, wrap
+from evalflows.llm import endpoint_errors, loop, wrap
 from evalflows.llm.connect import completer
 from evalflows.llm.ledger import Ledger
 from evalflows.specs import EndpointConnection, ExperimentSpec, IncompleteError
@@ -183,7 +183,7 @@ def judging(endpoint: Endpoint) -> list[dict[str, Any]]:
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, KEY)
-    monkeypatch.setattr(faults, "_keys", set())  # what another door's test has seen helps none
+    monkeypatch.setattr(endpoint_errors, "_keys", set())  # what another door's test has seen helps none
 
 
 @pytest.fixture
@@ -240,13 +240,13 @@ def test_a_key_that_errors_and_answers_quote_is_found_nowhere(
 ) -> None:
     said = {}
     for door in DOORS:
-        monkeypatch.setattr(faults, "_keys", set())  # what another door has seen helps none
+        monkeypatch.setattr(endpoint_errors, "_keys", set())  # what another door has seen helps none
         monkeypatch.setenv("EVALFLOWS_STORE", str(tmp_path / door))
         with serving(Endpoint(answer=quoting)) as endpoint:
             said[door] = ended(run, through(door, endpoint))
         assert f"bearer {KEY}" in endpoint.keys, f"{door}: the key was sent"
         assert found((MARK,), tmp_path / door), f"{door}: what was quoted is kept"
-    monkeypatch.setattr(faults, "_keys", set())
+    monkeypatch.setattr(endpoint_errors, "_keys", set())
     monkeypatch.setenv("EVALFLOWS_STORE", str(tmp_path / "a comparison"))
     with serving(Endpoint(answer=preferring)) as endpoint:
         said["a comparison"] = ended(compare, comparison(endpoint))

@@ -12,8 +12,7 @@ from planted_difference import ROWS, N, spec, verdict
 
 from evalflows import run
 from evalflows.engine.controls import controls_of
-from evalflows.reports.remarks import sentences
-from evalflows.reports.results import results_of
+from evalflows.reports.results import results_of, sentences
 from evalflows.specs import ExperimentSpec, IncompleteError, InputError
 from evalflows.specs.evaluator import FallbackSpec
 from evalflows.store import Store

@@ -24,7 +24,7 @@ from evalflows.store.erasing import Selection
 from evalflows.store.evidence import evidence_on, verify_decision
 from evalflows.store.manifests import Written
 from evalflows.store.packing import pack
-from evalflows.store.queries.approvals import approved
+from evalflows.store.queries.conclusions import approved
 from evalflows.store.records import DecisionRow, to_json
 from evalflows.store.retention import erase
 from evalflows.store.schemas import to_arrow

@@ -20,7 +20,7 @@ from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store import Store, connect
 from evalflows.tasks.evaluate_traces import next_chunks, start_batch
-from evalflows.tasks.judge import judge
+from evalflows.tasks.work_through import judge
 
 pytestmark = pytest.mark.usefixtures("without_prefect", "short_pauses")
 

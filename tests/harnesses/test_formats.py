@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from evalflows.harnesses.assembling import SystemResults
 from evalflows.harnesses.reading import FORMATS, read_results
-from evalflows.harnesses.results import SystemResults
 
 RECORDED = Path(__file__).parent / "recorded"
 

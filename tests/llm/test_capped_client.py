@@ -12,7 +12,7 @@ from http_application import Application, Reply, cuts, failure, post, says, send
 
 from evalflows.llm import loop
 from evalflows.llm.client import Client, Response
-from evalflows.llm.faults import fault_of
+from evalflows.llm.endpoint_errors import fault_of
 from evalflows.specs.connections import EndpointConnection
 from evalflows.specs.errors import CallError
 

@@ -13,9 +13,9 @@ import pytest
 from http_application import SECRET, Application, Reply, cuts, failure, post, says, sends, spec, waits
 
 from evalflows.llm import loop
+from evalflows.llm.capped_client import OPENING_APART_S
 from evalflows.llm.connections import headers_of
 from evalflows.llm.ledger import Recorder, recording
-from evalflows.llm.openings import OPENING_APART_S
 from evalflows.llm.post import application_version, poster
 from evalflows.specs.errors import CallError, ErrorKind, InputError, StorageError
 from evalflows.specs.protocols import Posted

@@ -11,7 +11,7 @@ from page_client import page_client
 from production import produce, trace, trace_id
 from starlette.testclient import TestClient
 
-from evalflows.dashboard.dataset_changes import take_example
+from evalflows.dashboard.datasets import take_example
 from evalflows.dashboard.rendering import Query
 from evalflows.specs.errors import InputError
 from evalflows.store.dataset_versions import add_examples

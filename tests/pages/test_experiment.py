@@ -11,7 +11,7 @@ from store_rows import make_row
 from evalflows.dashboard.experiments import experiment_page
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site
-from evalflows.reports.examples import ItemFilter, items_of
+from evalflows.reports.experiment_page import ItemFilter, items_of
 from evalflows.reports.slices import slice_means
 from evalflows.specs.errors import InputError
 from evalflows.store.store import Store

@@ -8,7 +8,7 @@ import pytest
 from page_text import Seen, seen
 from store_rows import make_row
 
-from evalflows.dashboard.experiment_list import IN_PAGE, experiments_page
+from evalflows.dashboard.experiments import IN_PAGE, experiments_page
 from evalflows.dashboard.home import home_page
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.over_time import over_time_page

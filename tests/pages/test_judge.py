@@ -10,7 +10,7 @@ from matched import compared, experiment
 from page_tables import shown_text, table_rows
 from store_rows import make_row
 
-from evalflows.analysis.judge_standings import judge_standings
+from evalflows.analysis.labels import judge_standings
 from evalflows.dashboard.judges import judge_page, judges_page
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Query, Site

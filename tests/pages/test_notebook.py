@@ -8,7 +8,7 @@ from full_store import Filler, freeze_questions
 from page_tables import table_rows
 from store_rows import make_row
 
-from evalflows.api.comparative_result import ComparativeResult
+from evalflows.api.comparisons import ComparativeResult
 from evalflows.api.results import ExperimentResult, diff
 from evalflows.dashboard.charts import Estimate, domain, forest
 from evalflows.dashboard.notebook import shown

@@ -16,7 +16,7 @@ from production import BEGAN, produce, score, trace, trace_id
 from store_rows import make_row
 
 from evalflows.dashboard.app import take_acknowledgement
-from evalflows.dashboard.dataset_changes import take_incident
+from evalflows.dashboard.datasets import take_incident
 from evalflows.dashboard.links import Links, Proofs
 from evalflows.dashboard.production import evaluation_page, incident_page, production_page, trace_page, traces_page
 from evalflows.dashboard.rendering import Page, Query, Site

@@ -12,7 +12,7 @@ from judges_of_pairs import by_text
 from labelled import judged, run_of, score
 from matched import asked, compared, experiment
 
-from evalflows.analysis.judge_standings import judge_standings
+from evalflows.analysis.labels import judge_standings
 from evalflows.dashboard.app import take_label
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Query, Site

@@ -16,7 +16,7 @@ from otlp_requests import START, in_json, logs, record, span, traces
 
 from evalflows.receiver import Limits
 from evalflows.store.store import Store
-from evalflows.telemetry import elements, otlp
+from evalflows.telemetry import otlp
 
 KB = 1 << 10
 
@@ -169,7 +169,7 @@ def test_a_resource_that_is_long_for_its_many_spans_is_refused(
 def test_more_elements_than_allowed_are_refused_before_they_are_parsed(
     kind: str, client: Client, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elements, "MOST_ELEMENTS", 1000)
+    monkeypatch.setattr(otlp, "MOST_ELEMENTS", 1000)
     bomb, whole = traces(*[span("a")] * 1000), traces(span("b"))
     body, fine = ((one.SerializeToString() if kind == PROTOBUF else in_json(one)) for one in (bomb, whole))
     monkeypatch.setattr("evalflows.receiver.parse_json" if kind == JSON else "evalflows.receiver.invalid_spans", fail)

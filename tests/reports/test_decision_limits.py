@@ -9,8 +9,7 @@ from store_rows import make_row
 
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import find_decision
+from evalflows.reports.decisions import find_decision, with_limits
 from evalflows.reports.markdown_pages import decisions_page
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec

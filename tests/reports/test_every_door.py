@@ -26,8 +26,7 @@ from evalflows.mcp_server import ReadingTools
 from evalflows.reports.experiment_report import experiments_report
 from evalflows.reports.markdown_pages import reported, results_page
 from evalflows.reports.picture import card_of
-from evalflows.reports.remarks import SEVERITIES
-from evalflows.reports.results import conclusion_text, results_of
+from evalflows.reports.results import SEVERITIES, conclusion_text, results_of
 from evalflows.specs.gate import GateSpec
 from evalflows.store.final_examples import Copy, keep_copies
 from evalflows.store.records import CheckRow, controls_batch, to_json
@@ -300,8 +299,7 @@ def test_every_remark_is_at_every_door(monkeypatch: pytest.MonkeyPatch) -> None:
 
 DOORS = {
     *("api/results.py", "cli/decide.py", "cli/diff.py", "cli/explain.py", "cli/run.py", "mcp_server.py"),
-    *("dashboard/experiment_list.py", "dashboard/experiments.py", "dashboard/home.py", "dashboard/notebook.py"),
-    "dashboard/report_file.py",
+    *("dashboard/experiments.py", "dashboard/home.py", "dashboard/notebook.py", "dashboard/report_file.py"),
     *("cli/trying.py", "dashboard/datasets.py"),  # what they show has no verdict
     *("pytest_plugin/asserts.py", "pytest_plugin/message.py"),  # of the decision that they have just made
 }

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evalflows.reports.versions import Version, versions_of
+from evalflows.reports.names import Version, versions_of
 
 
 def test_a_version_is_the_given_one_else_a_tag_else_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

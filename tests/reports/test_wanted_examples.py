@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from evalflows.analysis.changes import Change, ExampleChange, SharedExample
-from evalflows.reports.compared_rows import RowFilter, wanted_examples
+from evalflows.reports.side_by_side import RowFilter, wanted_examples
 
 GAINS: dict[str, tuple[float | None, float | None]] = {
     "d": (-0.5, 0.0),

@@ -8,8 +8,7 @@ import yaml
 from evalflows.specs.evaluator import EvaluatorSpec, TierSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric_names import MEASURES
-from evalflows.specs.metrics import MetricSpec
-from evalflows.specs.score_configs import ScoreConfigSpec
+from evalflows.specs.metrics import MetricSpec, ScoreConfigSpec
 
 
 def tier(text: str = "{}") -> TierSpec:

@@ -15,8 +15,7 @@ from evalflows.specs.evaluator import EvaluatorSpec, TierSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import MEASURES
-from evalflows.specs.metrics import CompositeSpec, MetricSpec
-from evalflows.specs.score_configs import ScoreConfigSpec
+from evalflows.specs.metrics import CompositeSpec, MetricSpec, ScoreConfigSpec
 from evalflows.specs.target import TargetSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.specs.watch import WatchSpec

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from evalflows.specs import permitted, task_runner
+from evalflows.specs import permitted, running
 from evalflows.specs.errors import InputError
-from evalflows.specs.task_runner import TaskRunnerSpec, check_task_runner
+from evalflows.specs.running import TaskRunnerSpec, check_task_runner
 
 
 def test_without_the_extra_one_line_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_runner, "find_spec", lambda _: None)
+    monkeypatch.setattr(running, "find_spec", lambda _: None)
     check_task_runner(TaskRunnerSpec())
     message = r"^task_runner: ray needs the package prefect-ray: pip install 'evalflows\[ray\]'$"
     with pytest.raises(InputError, match=message):

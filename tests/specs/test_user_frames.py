@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.llm.faults import fault_of, remember_key, without_keys
+from evalflows.llm.endpoint_errors import fault_of, remember_key, without_keys
 from evalflows.specs.code_versions import fault_text, trace_of
 from evalflows.specs.errors import CallError
 
@@ -79,7 +79,7 @@ class Agent:
 @pytest.fixture(autouse=True)
 def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys that a test remembers are no secrets of the others."""
-    monkeypatch.setattr("evalflows.llm.faults._keys", set())
+    monkeypatch.setattr("evalflows.llm.endpoint_errors._keys", set())
 
 
 @pytest.fixture

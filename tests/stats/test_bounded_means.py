@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from evalflows.stats.arrays import FloatArray
 from evalflows.stats.bounded_means import MOST_POINTS, lower_bounds
-from evalflows.stats.clusters import FloatArray
 from evalflows.stats.means import mean_estimate
 from evalflows.stats.paired import paired_difference, paired_differences
 from evalflows.stats.proportions import clopper_pearson_interval

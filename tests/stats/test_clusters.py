@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 
+from evalflows.stats.arrays import mean_of, percentile_interval
 from evalflows.stats.clusters import (
     DOMINATING,
     clustering_of,
     degrees_of_freedom,
     intraclass_correlation,
-    mean_of,
     no_spread,
-    percentile_interval,
     standard_error,
 )
 from evalflows.stats.proportions import t_quantiles

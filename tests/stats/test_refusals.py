@@ -8,20 +8,17 @@ import numpy as np
 import pytest
 
 from evalflows.stats import pass_at_k, pass_hat_k
-from evalflows.stats.agreement import agreement, expected_error, krippendorff_alpha
-from evalflows.stats.clusters import checked_confidence_level, clustering_of, finite_vector, same_length
-from evalflows.stats.components import difference_components
-from evalflows.stats.confusion import confusion
-from evalflows.stats.discrimination import discrimination
-from evalflows.stats.judge_error import judge_error, prediction_powered_mean
+from evalflows.stats.agreement import agreement, discrimination, expected_error, krippendorff_alpha
+from evalflows.stats.arrays import checked_confidence_level, finite_vector, same_length
+from evalflows.stats.clusters import clustering_of
+from evalflows.stats.judge_error import confusion, judge_error, prediction_powered_mean
 from evalflows.stats.label_choice import label_next
 from evalflows.stats.length_control import length_controlled_rates
 from evalflows.stats.means import combined_share, linearised, mean_estimate, share_estimate
 from evalflows.stats.multiple_tests import adjusted
-from evalflows.stats.pair_share import pair_share
 from evalflows.stats.paired import paired_difference
-from evalflows.stats.power import cautious_sd, detectable_effect, needed_examples, plan_sizes
-from evalflows.stats.proportions import one_sided_p
+from evalflows.stats.power import cautious_sd, detectable_effect, difference_components, needed_examples, plan_sizes
+from evalflows.stats.proportions import one_sided_p, pair_share
 from evalflows.stats.ratings import bradley_terry, cycles, rank_ranges
 from evalflows.stats.sequential import cluster_values, confidence_sequence
 from evalflows.stats.weights import means_of_examples, one_at_a_time, pareto_front, run_parts

@@ -8,7 +8,7 @@ from open_store import OWNER, Make
 
 from evalflows.analysis.baselines import approve_baseline
 from evalflows.store.labels import import_labels
-from evalflows.store.queries.approvals import approvals, approved
+from evalflows.store.queries.conclusions import approvals, approved
 from evalflows.store.queries.lookup import newest_start
 from evalflows.store.records import new_id, now
 from evalflows.store.snapshots import current_snapshot, freeze, to_examples

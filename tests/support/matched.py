@@ -15,11 +15,10 @@ from evalflows.store.records import ComparisonSetRow, JudgementRow, OutputRow, d
 from evalflows.store.snapshots import freeze, to_examples
 from evalflows.store.sql import connect
 from evalflows.store.store import Store
-from evalflows.tasks.compare import check_and_resolve
-from evalflows.tasks.estimate_win_rates import compute_win_rates
+from evalflows.tasks.compare import check_and_resolve, compute_win_rates
 from evalflows.tasks.finish import finish
-from evalflows.tasks.judge import judge
-from evalflows.tasks.start_comparison import start_comparison
+from evalflows.tasks.start import start_comparison
+from evalflows.tasks.work_through import judge
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 FAILED, NEVER = "FAILED", "NEVER"

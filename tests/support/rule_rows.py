@@ -12,10 +12,9 @@ from evalflows.engine.order import waves_of
 from evalflows.specs import ExperimentSpec
 from evalflows.store.records import ExperimentRow
 from evalflows.store.store import Store
-from evalflows.tasks.execute import execute_rounds
-from evalflows.tasks.judge import judge
 from evalflows.tasks.snapshot import check_and_freeze
-from evalflows.tasks.start_experiments import start_experiments
+from evalflows.tasks.start import start_experiments
+from evalflows.tasks.work_through import execute_rounds, judge
 
 OF_THE_RUN = (
     "judgement_id",

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from evalflows.engine.prepare import fields_with_texts
 from evalflows.engine.spec_targets import target_version
-from evalflows.engine.spec_texts import fields_with_texts
 from evalflows.specs.errors import CallError, InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.protocols import Completion, Message

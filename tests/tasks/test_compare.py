@@ -14,7 +14,7 @@ from evalflows.evaluators.score import Place, Preference
 from evalflows.evaluators.views import ExampleView, RunView
 from evalflows.specs.comparison import OrderStatus
 from evalflows.specs.errors import CallError, InputError
-from evalflows.store.queries.preference_data import preferences_of
+from evalflows.store.queries.labels import preferences_of
 from evalflows.store.records import derived_id
 from evalflows.store.store import Store
 

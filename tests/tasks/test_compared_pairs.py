@@ -8,7 +8,7 @@ from evalflows.engine.run_context import RunContext
 from evalflows.evaluators.views import ExampleView
 from evalflows.store.records import JudgementRow
 from evalflows.store.store import Store
-from evalflows.tasks.estimate_win_rates import compute_win_rates
+from evalflows.tasks.compare import compute_win_rates
 
 
 def test_only_shared_examples_are_compared_and_the_others_are_counted_and_said() -> None:

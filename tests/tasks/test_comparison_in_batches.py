@@ -7,7 +7,7 @@ import pandas as pd
 from comparing import longer
 from matched import FAILED, asked, experiment, rows_of, spec_of
 
-from evalflows.analysis.interim_win_rates import Look, conclusion_of, look_at
+from evalflows.analysis.win_rates import Look, conclusion_of, look_at
 from evalflows.engine.order import waves_of
 from evalflows.engine.pair_trials import pair_chunks
 from evalflows.engine.pairs import compared_examples, experiments_of
@@ -15,13 +15,12 @@ from evalflows.reports.comparison import comparison_report
 from evalflows.reports.markdown_pages import after_comparison
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.stats.sequential import confidence_sequence
-from evalflows.store.row_specs import comparison_spec
+from evalflows.store.described import comparison_spec
 from evalflows.store.store import Store
-from evalflows.tasks.compare import check_and_resolve
-from evalflows.tasks.estimate_win_rates import compute_win_rates, why_comparison_stops
+from evalflows.tasks.compare import check_and_resolve, compute_win_rates, why_comparison_stops
 from evalflows.tasks.finish import finish
-from evalflows.tasks.judge import judge
-from evalflows.tasks.start_comparison import start_comparison
+from evalflows.tasks.start import start_comparison
+from evalflows.tasks.work_through import judge
 
 N, BATCH = 100, 20
 NAMES = [f"q{i:03}" for i in range(N)]

@@ -11,8 +11,8 @@ from evalflows.engine.pair_trials import pair_chunks
 from evalflows.specs.errors import InputError
 from evalflows.tasks.compare import check_and_resolve
 from evalflows.tasks.finish import finish
-from evalflows.tasks.judge import judge
-from evalflows.tasks.start_comparison import start_comparison
+from evalflows.tasks.start import start_comparison
+from evalflows.tasks.work_through import judge
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from prefect.utilities.callables import get_call_parameters
 from evalflows.engine.chunks import ExampleChunk, Rounds
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.engines import chunk_task
-from evalflows.tasks.execute import execute_rounds
+from evalflows.tasks.work_through import execute_rounds
 
 
 def spec(kind: str) -> ExperimentSpec:

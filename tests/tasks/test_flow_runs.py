@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from evalflows.reports import versions as versions_module
-from evalflows.tasks.flow_runs import _is_random, version_of
+from evalflows.reports import names
+from evalflows.tasks.progress import _is_random, version_of
 
 
 def test_a_typed_name_is_told_from_one_of_prefect() -> None:
@@ -29,5 +29,5 @@ def test_its_version_is_the_given_one_else_the_commit(tmp_path: Path, monkeypatc
     hashed = subprocess.run(["git", "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
     assert versions() == ["v7", "", f"{hashed[:7]} Shorter {'prompt ' * 5}promp…", "", ""]
     subprocess.run(["git", "tag", "v8"], check=True)
-    versions_module._named.cache_clear()
+    names._named.cache_clear()
     assert versions()[2] == "v8"

@@ -9,9 +9,8 @@ from matched import asked, begun, experiment
 from pairwise_runs import NAMES, ROWS, judged_by, shown, verdict
 
 from evalflows.specs import InputError
-from evalflows.tasks.compare import check_and_resolve
+from evalflows.tasks.compare import check_and_resolve, compute_win_rates
 from evalflows.tasks.controls import run_controls
-from evalflows.tasks.estimate_win_rates import compute_win_rates
 from evalflows.tasks.finish import finish
 
 JUDGE = {"use": "pairwise_preference", "name": "judge", "connection": "mock", "controls": 10}

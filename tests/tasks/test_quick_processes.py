@@ -27,9 +27,9 @@ from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.queries.traces import batch_row
 from evalflows.store.store import Store
 from evalflows.store.trace_records import evaluation_id
-from evalflows.tasks.execute import execute_rounds
 from evalflows.tasks.snapshot import check_and_freeze
-from evalflows.tasks.start_experiments import start_experiments
+from evalflows.tasks.start import start_experiments
+from evalflows.tasks.work_through import execute_rounds
 
 ROWS = [
     {"inputs": {"q": number}, "reference_outputs": {"answer": "yes"}, "metadata": {"said": "yes"} if number % 3 else {}}

@@ -9,18 +9,16 @@ import pytest
 from rule_rows import comparable, run_without_flow, stored
 
 from evalflows.engine import quick_processes
-from evalflows.engine.answer import pending_runs
+from evalflows.engine.answer import look_up_rounds, pending_runs
 from evalflows.engine.chunks import Rounds, rounds_of
 from evalflows.engine.experiments import Answered, Context
 from evalflows.engine.judge_chunk import Judging
-from evalflows.engine.look_up import look_up_rounds
 from evalflows.specs import ExperimentSpec
 from evalflows.store import snapshots
 from evalflows.store.store import Store
-from evalflows.tasks.execute import execute_rounds
-from evalflows.tasks.judge import judge
 from evalflows.tasks.snapshot import check_and_freeze
-from evalflows.tasks.start_experiments import start_experiments
+from evalflows.tasks.start import start_experiments
+from evalflows.tasks.work_through import execute_rounds, judge
 
 ROWS = [
     {"inputs": {"q": number}, "reference_outputs": {"answer": "yes"}, "metadata": {"said": "yes"} if number % 3 else {}}

@@ -14,10 +14,9 @@ from evalflows.stats.means import linearised
 from evalflows.stats.paired import paired_difference
 from evalflows.store.records import ComparisonSetRow
 from evalflows.store.store import Store
-from evalflows.tasks.compare import check_and_resolve, record_votes
-from evalflows.tasks.estimate_win_rates import compute_win_rates
+from evalflows.tasks.compare import check_and_resolve, compute_win_rates, record_votes
 from evalflows.tasks.finish import finish
-from evalflows.tasks.start_comparison import start_comparison
+from evalflows.tasks.start import start_comparison
 
 
 @pytest.fixture(autouse=True)

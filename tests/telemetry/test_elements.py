@@ -8,8 +8,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from otlp_requests import in_json, span, traces
 
 from evalflows.specs.errors import InputError
-from evalflows.telemetry import elements
-from evalflows.telemetry.elements import TooManyElementsError, check_elements_of_json, check_elements_of_protobuf
+from evalflows.telemetry import otlp
+from evalflows.telemetry.otlp import TooManyElementsError, check_elements_of_json, check_elements_of_protobuf
 
 TRACES, LOGS = Traces.DESCRIPTOR, Logs.DESCRIPTOR
 
@@ -26,8 +26,8 @@ def nested(body: bytes, *fields: int) -> bytes:
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elements, "MOST_ELEMENTS", 100)
-    monkeypatch.setattr(elements, "MOST_FIELDS", 1000)
+    monkeypatch.setattr(otlp, "MOST_ELEMENTS", 100)
+    monkeypatch.setattr(otlp, "MOST_FIELDS", 1000)
 
 
 def test_elements_of_every_list_count() -> None:

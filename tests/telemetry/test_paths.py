@@ -6,8 +6,7 @@ import pytest
 from made_traces import BEGAN, observation
 
 from evalflows.specs.errors import InputError
-from evalflows.telemetry.paths import at_path
-from evalflows.telemetry.views import trace_view
+from evalflows.telemetry.views import at_path, trace_view
 
 TRACE = trace_view(
     [

@@ -16,8 +16,7 @@ from evalflows.compat.langsmith.schemas import Dataset as Named
 from evalflows.compat.refusal import refusing, refusing_unknown
 from evalflows.engine.items import items_of
 from evalflows.specs.errors import InputError
-from evalflows.store.queries.trace_filters import condition
-from evalflows.store.queries.traces import LATEST, ItemKey, Window, item_keys
+from evalflows.store.queries.traces import LATEST, ItemKey, Window, condition, item_keys
 from evalflows.store.snapshots import current_snapshot, load_snapshot, to_examples
 from evalflows.store.store import Store
 

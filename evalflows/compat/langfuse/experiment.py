@@ -22,6 +22,7 @@ from evalflows.compat.refusal import refusing
 from evalflows.evaluators.views import unwrapped, with_attributes
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
+from evalflows.specs.grouping import grouped
 from evalflows.store.records import from_json
 from evalflows.store.snapshots import current_snapshot, load_snapshot
 from evalflows.store.store import Store
@@ -84,10 +85,8 @@ class ExperimentResult:
 
     def _means(self) -> Iterable[str]:
         """Return a line for each name of an evaluation, with its mean and how many items have it."""
-        values: dict[str, list[Any]] = {}
-        for result in self.item_results:
-            for evaluation in result.evaluations:
-                values.setdefault(evaluation.name, []).append(evaluation.value)
+        evaluations = (evaluation for result in self.item_results for evaluation in result.evaluations)
+        values = grouped((evaluation.name, evaluation.value) for evaluation in evaluations)
         for name, given in values.items():
             numbers = [float(value) for value in given if isinstance(value, int | float)]
             mean = f"{sum(numbers) / len(numbers):.3f}, " if numbers else ""

@@ -10,10 +10,10 @@ from evalflows.compat.langsmith.evaluation import (
     evaluate,
     evaluate_existing,
 )
-from evalflows.compat.langsmith.expectations import expect
 from evalflows.compat.langsmith.run_helpers import get_current_run_tree, trace, traceable, tracing_context
 from evalflows.compat.langsmith.run_trees import RunTree
 from evalflows.compat.langsmith.schemas import EvaluationResult
+from evalflows.compat.langsmith.testing import expect
 
 __all__ = [
     "AsyncClient", "Client", "EvaluationResult", "RunEvaluator", "RunTree", "aevaluate", "aevaluate_existing",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalflows.compat.langsmith.schemas import Fields
-from evalflows.llm.faults import MIN_PROVIDER_KEY_CHARS, without_keys
+from evalflows.llm.endpoint_errors import MIN_PROVIDER_KEY_CHARS, without_keys
 from evalflows.llm.ledger import Recorder, recording
 from evalflows.llm.wrapped import plain
 from evalflows.specs.errors import InputError, describe

@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -36,6 +35,7 @@ from evalflows.evaluators.score import as_number, preferences
 from evalflows.evaluators.views import ExampleView, RunView
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import FallbackSpec
+from evalflows.specs.grouping import grouped
 from evalflows.store.queries.lookup import unique_name
 from evalflows.store.records import ComparisonSetRow, ExperimentRow, JudgementRow, OutputRow, from_json
 from evalflows.store.snapshots import load_snapshot
@@ -117,10 +117,9 @@ class RunsOfAll:
     """
 
     def __init__(self, outputs: Iterable[OutputRow], *, load_nested: bool) -> None:
-        grouped: defaultdict[tuple[str, int], list[OutputRow]] = defaultdict(list)
-        for row in outputs:
-            grouped[row.example_id, row.repetition].append(row if load_nested else replace(row, steps=None))
-        self._of_run = {row.run_id: group for group in grouped.values() for row in group}
+        rows = (row if load_nested else replace(row, steps=None) for row in outputs)
+        groups = grouped(((row.example_id, row.repetition), row) for row in rows)
+        self._of_run = {row.run_id: group for group in groups.values() for row in group}
 
     def arguments(self, runs: Sequence[RunView], example: ExampleView) -> tuple[str, dict[str, Any]]:
         """Return what names the runs of the example and repetition of a pair, and the arguments of a judge of all."""
@@ -280,9 +279,8 @@ class ComparativeExperimentResults:
         store = Store()
         (row,) = store.read("comparison_sets", result.comparison_id)
         experiments: list[ExperimentRow] = [store.read("experiments", identity)[0] for identity in row.experiments]
-        judgements: defaultdict[str, list[JudgementRow]] = defaultdict(list)
-        for judgement in store.read("judgements", row.comparison_id):
-            judgements[judgement.example_id or ""].append(judgement)
+        of_comparison: Sequence[JudgementRow] = store.read("judgements", row.comparison_id)
+        judgements = grouped((judgement.example_id or "", judgement) for judgement in of_comparison)
         self.comparative_experiment = _comparative_experiment(row, experiments)
         self.url: str | None = None  # there is no web page
         self._result = result

@@ -10,8 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalflows.compat.langsmith.attachments import to_stored
-from evalflows.compat.langsmith.conversion import dataset_id, example_of
+from evalflows.compat.langsmith.conversion import dataset_id, example_of, to_stored
 from evalflows.compat.langsmith.schemas import (
     Dataset,
     DatasetDiffInfo,

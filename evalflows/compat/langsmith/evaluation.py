@@ -1,5 +1,5 @@
 """LangSmith's `evaluate`, `evaluate_existing` and `evaluate_comparative` on top of evalflows' own, with its targets and
-evaluators adapted."""
+evaluators adapted, and LangChain's string evaluators as LangSmith's SDK wraps them."""
 
 import asyncio
 import inspect
@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, overload
 
+from evalflows.compat.langchain import load_evaluator
 from evalflows.compat.langsmith.absent import ABSENT
 from evalflows.compat.langsmith.comparative import (
     ComparativeExperimentResults,
@@ -21,13 +22,14 @@ from evalflows.compat.langsmith.schemas import (
     ComparisonEvaluationResult,
     EvaluationResult,
     Example,
+    Fields,
     Identity,
     Run,
     TracerSession,
 )
-from evalflows.compat.langsmith.string_evaluators import LangChainStringEvaluator
 from evalflows.compat.langsmith.user_functions import as_evaluator, as_target
 from evalflows.compat.refusal import refusing
+from evalflows.evaluators.declarations import declares
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, names_to_choose, short
 from evalflows.specs.escaping import print_note
@@ -64,6 +66,8 @@ Pair = tuple[Any, Any] | list[Any]
 _OF_EXPERIMENTS = frozenset({"load_nested", "randomize_order"})
 """Arguments of `evaluate` that only experiments as the target have."""
 _PAIRS_AT_ONCE = 5
+
+Prepare = Callable[[Run, Example | None], Mapping[str, Any]]
 
 
 def refuse_target_only(arguments: Mapping[str, Any]) -> None:
@@ -387,3 +391,59 @@ async def aevaluate(
     if hasattr(data, "__aiter__"):
         data = [example async for example in data]
     return await asyncio.to_thread(evaluate, target, data, evaluators, summary_evaluators, **options)
+
+
+class LangChainStringEvaluator:
+    """An evaluator of LangChain's: its name with `config`, or an object with `evaluate_strings`.
+
+    `prepare_data` returns the texts `prediction`, `reference` and `input` of a run and its example; without it, each is
+    the only field of the outputs, reference outputs and inputs. Raises InputError as `load_evaluator` does.
+    """
+
+    def __init__(
+        self, evaluator: Any, *, config: Mapping[str, Any] | None = None, prepare_data: Prepare | None = None
+    ) -> None:
+        loads = isinstance(evaluator, str)
+        if not loads and not hasattr(evaluator, "evaluate_strings"):
+            raise InputError(f"LangChainStringEvaluator: got {short(evaluator)}, wanted a name or a string evaluator")
+        self.evaluator: Any = load_evaluator(evaluator, **(config or {})) if loads else evaluator
+        if not hasattr(self.evaluator, "evaluate_strings"):
+            raise InputError(f"LangChainStringEvaluator: got {short(evaluator)}, wanted an evaluator of one text")
+        self._prepare = prepare_data or self._only_fields
+
+    @property
+    def key(self) -> str:
+        return str(self.evaluator.evaluation_name)
+
+    def as_run_evaluator(self) -> Callable[..., Any]:
+        """Return the function of (run, example) that judges."""
+
+        async def judge(run: Run, example: Example) -> Fields | None:
+            texts = self._prepare(run, example)
+            if getattr(self.evaluator, "requires_reference", False) and texts.get("reference") is None:
+                return None
+            result = await self.evaluator.aevaluate_strings(**texts)
+            value = result.get("value")
+            label = value if isinstance(value, str) and result.get("score") is None else None
+            return {"key": self.key, "score": result.get("score"), "value": label, "comment": result.get("reasoning")}
+
+        judge.__name__ = judge.__qualname__ = self.key
+        declared: Fields = {} if getattr(self.evaluator, "higher_is_better", True) else {"higher_is_better": False}
+        if (bounds := getattr(self.evaluator, "range", None)) is not None:
+            declared["range"] = bounds
+        return declares(lambda name, settings: {name: declared})(judge) if declared else judge
+
+    def _only_fields(self, run: Run, example: Example | None) -> Fields:
+        return {
+            "prediction": _only(run.outputs, "outputs"),
+            "reference": _only(example.outputs if example is not None else None, "reference outputs"),
+            "input": _only(run.inputs, "inputs"),
+        }
+
+
+def _only(fields: Mapping[str, Any] | None, what: str) -> Any:
+    if not fields:
+        return None
+    if len(fields) > 1:
+        raise ValueError(f"{what}: got the fields {', '.join(fields)}, wanted one, or prepare_data")
+    return next(iter(fields.values()))

@@ -6,8 +6,7 @@ from functools import update_wrapper
 from itertools import takewhile
 from typing import Any
 
-from evalflows.compat.langsmith.attachments import opened
-from evalflows.compat.langsmith.conversion import example_of_view, run_of_view
+from evalflows.compat.langsmith.conversion import example_of_view, opened, run_of_view
 from evalflows.compat.langsmith.run_helpers import untraced
 from evalflows.evaluators.binding import OFFERED, Scope
 from evalflows.evaluators.foreign import evaluator_name

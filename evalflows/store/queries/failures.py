@@ -12,8 +12,7 @@ from evalflows.specs.errors import InputError, NotFoundError
 from evalflows.specs.failure_modes import PREFIX
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.trace_evaluations import production_metric, trace_evaluations
-from evalflows.store.queries.trace_filters import condition
-from evalflows.store.queries.traces import LATEST, Window, item_keys
+from evalflows.store.queries.traces import LATEST, Window, condition, item_keys
 from evalflows.store.records import from_json
 from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store

@@ -18,7 +18,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.records import CheckRow, from_json
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
-from evalflows.tasks.composite_robustness import composite_robustness
+from evalflows.tasks.score import composite_robustness
 
 GROUP = "start-1"
 QUALITY = {"name": "quality", "weights": {"contains": 3, "short": 1}}

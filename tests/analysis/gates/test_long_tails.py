@@ -13,7 +13,7 @@ from evalflows.analysis.rule_estimates import DifferenceEstimate
 from evalflows.analysis.rule_texts import ENOUGH_FOR_TAILS
 from evalflows.analysis.rules import Rule
 from evalflows.specs.metrics import MetricSpec
-from evalflows.store.rule_outcomes import Kind
+from evalflows.store.described import Kind
 
 
 def text(candidate: Any, baseline: Any, kind: Kind = "non_inferiority", bound: float = 5.0, **settings: Any) -> str:

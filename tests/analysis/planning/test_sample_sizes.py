@@ -21,8 +21,7 @@ from planned import (
 from evalflows import decide_on
 from evalflows.analysis.plan import sentences_of
 from evalflows.api.planning import plan
-from evalflows.reports.decision_limits import with_limits
-from evalflows.reports.decisions import decisions_named
+from evalflows.reports.decisions import decisions_named, with_limits
 from evalflows.specs.gate import GateSpec
 from evalflows.stats.paired import paired_differences
 from evalflows.stats.power import needed_examples

@@ -12,11 +12,10 @@ from evalflows.cli.main import cli
 from evalflows.evaluators import PAIRWISE
 from evalflows.evaluators.binding import bind
 from evalflows.evaluators.fence import fenced
-from evalflows.evaluators.offers import offer_pair
 from evalflows.evaluators.pairwise import pairwise_preference
 from evalflows.evaluators.prompt_texts import NONE
 from evalflows.evaluators.score import Preference, preferences
-from evalflows.evaluators.views import ExampleView, RunView
+from evalflows.evaluators.views import ExampleView, RunView, offer_pair
 from evalflows.specs.protocols import Completion
 
 

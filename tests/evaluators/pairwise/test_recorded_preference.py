@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from evalflows.evaluators.binding import bind
-from evalflows.evaluators.offers import offer_pair
 from evalflows.evaluators.pairwise import recorded_preference
 from evalflows.evaluators.score import Preference, preferences
-from evalflows.evaluators.views import ExampleView, RunView
+from evalflows.evaluators.views import ExampleView, RunView, offer_pair
 
 Row = dict[str, Any]
 

@@ -146,7 +146,7 @@ def test_results_are_checked_once_and_again_after_a_resumption(store: Store, mon
     row = row_of_finished(store, "exp-1")
     first = check_results(store, [row])["exp-1"]
     with monkeypatch.context() as patch:
-        patch.setattr("evalflows.data_checks.checks.count_unexpected", None)
+        patch.setattr("evalflows.store.queries.checked_columns.count_unexpected", None)
         assert check_results(store, [row])["exp-1"] == first
     store.reopen("exp-1", EXPERIMENT_TABLES)
     later = replace(row, ended_at=START + timedelta(hours=1), recorded_at=row.recorded_at + timedelta(hours=1))

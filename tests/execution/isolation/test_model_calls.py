@@ -12,7 +12,7 @@ from odd_evaluators import error_of, refused, where
 from user_places import without_places
 
 from evalflows.engine.isolated import IsolatedEvaluator
-from evalflows.llm.faults import fault_of
+from evalflows.llm.endpoint_errors import fault_of
 from evalflows.specs.errors import CallError
 
 

@@ -7,8 +7,15 @@ import numpy as np
 import pytest
 from statsmodels.stats.power import NormalIndPower, TTestPower
 
-from evalflows.stats.components import difference_components
-from evalflows.stats.power import Plan, cautious_sd, detectable_effect, needed_examples, plan_sizes, power_at
+from evalflows.stats.power import (
+    Plan,
+    cautious_sd,
+    detectable_effect,
+    difference_components,
+    needed_examples,
+    plan_sizes,
+    power_at,
+)
 
 LEVELS = [(0.95, 0.8), (0.9, 0.9), (0.99, 0.5), (0.95, 0.99)]
 

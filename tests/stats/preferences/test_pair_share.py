@@ -4,8 +4,7 @@ from itertools import combinations
 
 import pytest
 
-from evalflows.stats.pair_share import pair_share
-from evalflows.stats.proportions import normal_quantile, score_interval, wilson_interval
+from evalflows.stats.proportions import normal_quantile, pair_share, score_interval, wilson_interval
 
 
 def test_pairs_without_a_common_member_have_the_wilson_interval() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalflows.stats.discrimination import discrimination
+from evalflows.stats.agreement import discrimination
 
 BINARY = st.lists(st.sampled_from([0.0, 1.0]), max_size=20)
 SCORES = st.lists(st.floats(0, 1), max_size=20)

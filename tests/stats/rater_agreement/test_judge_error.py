@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from evalflows.stats.confusion import confusion
-from evalflows.stats.judge_error import judge_error
+from evalflows.stats.judge_error import confusion, judge_error
 from evalflows.stats.means import linearised, mean_estimate
 from evalflows.stats.paired import paired_difference
 from evalflows.stats.proportions import wilson_interval

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators.offers import offer_fields
+from evalflows.evaluators.views import offer_fields
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
 from evalflows.store.ingest import load_dataset

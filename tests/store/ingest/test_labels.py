@@ -10,16 +10,15 @@ import pytest
 from labelled import judged, run_of, score, write_csv
 from matched import asked
 
-from evalflows.analysis.judge_standings import judge_standings
 from evalflows.analysis.label_sampling import next_to_label
-from evalflows.analysis.labels import label_check
+from evalflows.analysis.labels import judge_standings, label_check
 from evalflows.reports.example_detail import labels_of
 from evalflows.specs.errors import InputError
 from evalflows.stats.agreement import agreement
 from evalflows.store.labels import MACHINE, Imported, add_label, import_labels
 from evalflows.store.queries.failures import bad_score, failures_of_experiments
 from evalflows.store.queries.labels import judged_and_labelled, listed_batches
-from evalflows.store.queries.review import judged_metrics, labelled_subjects, reviewed
+from evalflows.store.queries.review_items import judged_metrics, labelled_subjects, reviewed
 from evalflows.store.sql import connect
 from evalflows.store.store import Store
 from evalflows.store.views import view_files

@@ -7,7 +7,7 @@ import pytest
 from compared import Compared
 
 from evalflows.specs.errors import InputError
-from evalflows.store.queries.preference_data import LEFT_OUT, Preferences, preferences_of
+from evalflows.store.queries.labels import LEFT_OUT, Preferences, preferences_of
 from evalflows.store.store import Store
 
 

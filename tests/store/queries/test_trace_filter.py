@@ -11,8 +11,7 @@ from made_traces import BEGAN, observation, write
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.traces import TraceScope
-from evalflows.store.queries.trace_filters import condition
-from evalflows.store.queries.traces import LATEST, Window, item_keys
+from evalflows.store.queries.traces import LATEST, Window, condition, item_keys
 from evalflows.store.store import Store
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalflows.specs.errors import InputError
-from evalflows.telemetry.ids_and_times import ended_at_of, moment_of, span_id_of, trace_id_of
+from evalflows.telemetry.exports import ended_at_of, moment_of, span_id_of, trace_id_of
 
 AT = datetime(2026, 1, 1, 10, 0, 0, 250_000, tzinfo=UTC)
 

@@ -2,7 +2,6 @@
 other."""
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,11 +13,12 @@ import pandas as pd
 from evalflows.analysis.label_sampling import LOT_DIGITS, judge_errors
 from evalflows.analysis.labels import Kind, alpha_among_people
 from evalflows.specs.errors import InputError
-from evalflows.stats.clusters import FloatArray
+from evalflows.specs.grouping import grouped
+from evalflows.stats.arrays import FloatArray
 from evalflows.stats.label_choice import label_next
 from evalflows.stats.proportions import normal_quantile, score_interval
 from evalflows.store.labels import Added, add_label, finite_number
-from evalflows.store.queries.review import GivenLabel, JudgedValues, Reviewed, ReviewItem
+from evalflows.store.queries.review_items import GivenLabel, JudgedValues, Reviewed, ReviewItem
 from evalflows.store.records import derived_id, now
 from evalflows.store.store import Store
 
@@ -294,9 +294,7 @@ class Disagreement:
 
 def disagreements(reviewed: Reviewed) -> list[Disagreement]:
     """Return the items with different labels, in random order."""
-    by_item: defaultdict[str, list[GivenLabel]] = defaultdict(list)
-    for label in reviewed.labels:
-        by_item[token_of(label)].append(label)
+    by_item = grouped((token_of(label), label) for label in reviewed.labels)
     differing = [item for item in reviewed.items if len({(row.value, row.label) for row in by_item[item.token]}) > 1]
     return [Disagreement(item=item, labels=by_item[item.token]) for item in differing]
 

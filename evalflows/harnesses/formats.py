@@ -1,0 +1,246 @@
+"""The formats of results: of harnesses that benchmark models (Inspect, lm-evaluation-harness, HELM, OpenAI evals), of
+runners of tests, in which a test is an example (pytest, promptfoo, DeepEval), of platforms that export them (LangSmith,
+Langfuse, Braintrust), and tables: rows with an id, and scores in columns (wide) or a row each (long)."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evalflows.harnesses.assembling import COLUMNS, NoResultsError, Row, at, first, flattened, has, rows_in
+from evalflows.specs.errors import short
+from evalflows.specs.escaping import joined
+from evalflows.specs.values import is_blank
+from evalflows.store.file_formats import document_rows
+
+_LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # as Inspect's own metrics read them
+_SAMPLES = re.compile(r"samples_(.+?)(_\d{4}-\d\d-\d\dT[\d.:-]+)?\.jsonl")
+"""How lm-eval names the samples of a task."""
+_HELM_RUN = re.compile(r",?\bmodel=([^,]+)")  # in the name of a folder: mmlu:subject=anatomy,model=openai_gpt2
+_PASSED = {"passed": True, "xpassed": True, "failed": False}  # pytest's other outcomes are missing
+_EXIT_CODES = {2: "pytest was interrupted", 3: "pytest had an internal error"}
+_NOT_GRADED = 2  # promptfoo's reason of a failure that no assertion found
+_LABELS = ("CATEGORICAL", "TEXT", "CORRECTION")  # types of Langfuse's scores that are no numbers
+METRICS, VALUES = ("metric", "metric_name"), ("value", "score")  # columns of the long form
+_KNOWN = {"scores", "metadata", *(name for names in COLUMNS.values() for name in names)}
+_NO_METRIC = re.compile(r"(.+[_.])?(ids?|index|idx|at|hash|seed|split|cluster|group|timestamp|line|row)")
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|true|false|nan", re.IGNORECASE)
+_SCORE = re.compile(r"(.+[_./ ])?(scores?|metrics?)([_./ ].+)?", re.IGNORECASE)
+"""Columns that are scores by their names: a text in one is an error."""
+
+
+def read_inspect(log: Any, source: str) -> Iterator[Row]:
+    why = ": ".join(filter(None, (f"its status is {log['status']}", at(log, "error", "message"))))
+    for sample in log.get("samples") or ():
+        scores = {name: at(score, "value") for name, score in (sample.get("scores") or {}).items()}
+        yield {
+            **sample,
+            "id": f"{log['eval']['task']}/{sample['id']}",
+            "system": at(log, "eval", "model"),
+            "output": at(sample, "output", "completion"),
+            "scores": {name: _LETTERS.get(str(value), value) for name, value in flattened(scores).items()},
+            "error": at(sample, "error", "message"),
+            "unfinished": None if log["status"] == "success" else why,
+        }
+
+
+def read_lm_eval(content: Any, source: str) -> Iterator[Row]:
+    if has(content, "results configs"):
+        raise NoResultsError(f"{source}: got the means of lm-eval's tasks, wanted its samples_*.jsonl (--log_samples)")
+    task = f"{named[1]}/" if (named := _SAMPLES.fullmatch(Path(source).name)) else ""
+    for row in rows_in(content):
+        numeric = [name for name, value in row.items() if isinstance(value, int | float) and name != "doc_id"]
+        scores = {name: row.get(name) for name in row.get("metrics") or numeric}
+        of_filter = f",{row['filter']}" if row.get("filter", "none") != "none" else ""
+        yield {
+            "id": f"{task}{row['doc_id']}",
+            "inputs": row.get("doc"),
+            "reference": row.get("target"),
+            "output": row["filtered_resps"],
+            "scores": {f"{name}{of_filter}": score for name, score in scores.items() if not isinstance(score, list)},
+            "metadata": row.get("doc"),
+        }
+
+
+def read_helm(content: Any, source: str) -> Iterator[Row]:
+    run = Path(source).parent.name
+    task, model = (_HELM_RUN.sub("", run), found[1]) if (found := _HELM_RUN.search(run)) else (None, None)
+    for row in rows_in(content):
+        if isinstance(row["stats"], Mapping):
+            raise NoResultsError(f"{source}: got HELM's display_predictions.json, wanted its per_instance_stats.json")
+        perturbation = at(row, "perturbation", "name")
+        yield {
+            "id": "/".join(filter(None, (task, row["instance_id"], perturbation))),
+            "system": model,
+            "trial": row.get("train_trial_index"),
+            "scores": {stat["name"]["name"]: stat.get("mean") if stat["count"] else None for stat in row["stats"]},
+            "metadata": {"perturbation": perturbation},
+        }
+
+
+def read_openai_evals(content: Any, source: str) -> Iterator[Row]:
+    events = rows_in(content)
+    is_whole = any("final_report" in event for event in events)
+    for event in events:
+        kind, data = event.get("type"), event.get("data") or {}
+        scores = {"match": data.get("correct")} if kind == "match" else data if kind == "metrics" else {}
+        if event.get("sample_id"):
+            yield {
+                "id": event["sample_id"],
+                "system": ", ".join(at(events[0], "spec", "completion_fns") or ()),
+                "inputs": data.get("prompt"),
+                "reference": data.get("expected"),
+                "output": data.get("sampled"),
+                "scores": {name: value for name, value in scores.items() if not isinstance(value, str | list | dict)},
+                "error": (data.get("message") or data.get("type") or kind) if kind == "error" else None,
+                "unfinished": None if is_whole else "it has no final report",
+            }
+
+
+def read_junit(content: Any, source: str) -> Iterator[Row]:
+    (root,) = content.values()
+    for case in root.iter("testcase"):
+        lack = next((each for each in case if each.tag in ("error", "skipped")), None)
+        yield {
+            "id": "::".join(filter(None, (case.get("classname"), case.get("name")))),
+            "scores": {"passed": case.find("failure") is None if lack is None else None},
+            "metadata": {each.get("name", ""): each.get("value") for each in case.iter("property")},
+            "error": None if lack is None else lack.get("message") or lack.tag,
+        }
+
+
+def read_pytest_json(report: Any, source: str) -> Iterator[Row]:
+    for test in report["tests"]:
+        passed = _PASSED.get(test["outcome"])
+        crashes = filter(None, (at(test, stage, "crash", "message") for stage in ("setup", "call", "teardown")))
+        error = next(crashes, test["outcome"]) if passed is None else None
+        said = {"metadata": test.get("metadata"), "error": error, "unfinished": _EXIT_CODES.get(report["exitcode"])}
+        yield {"id": test["nodeid"], "scores": {"passed": passed}, **said}
+
+
+def read_promptfoo(content: Any, source: str) -> Iterator[Row]:
+    results = content["results"] if has(content, "results") else content
+    rows = rows_in(results["results"] if has(results, "results") else results)
+    systems = [_provider_and_prompt(row) for row in rows]
+    are_several = len({*systems}) > len({provider for provider, _ in systems})
+    for row, (provider, prompt) in zip(rows, systems, strict=True):
+        test = row.get("testCase") or {}
+        given = row.get("vars") or test.get("vars") or {}
+        inputs = {name: value for name, value in given.items() if not name.startswith("_")}
+        was_graded = row["failureReason"] != _NOT_GRADED if "failureReason" in row else row.get("gradingResult")
+        error = None if was_graded else row.get("error")
+        asked = [each["metric"] for each in test.get("assert") or () if at(each, "metric")]
+        scores = {"success": row["success"], "score": row.get("score"), **(row.get("namedScores") or {})}
+        yield {
+            "system": f"{provider}, {prompt}" if are_several else provider,
+            "id": None if inputs else test.get("description") or row.get("testIdx"),
+            "inputs": inputs or None,
+            "output": at(row, "response", "output"),
+            "scores": dict.fromkeys([*scores, *asked]) if error else scores,
+            "metadata": {**inputs, **(test.get("metadata") or {})},
+            "error": error,
+        }
+
+
+def _provider_and_prompt(row: Row) -> tuple[Any, str]:
+    provider, prompt = row["provider"], row.get("prompt") or {}
+    label = f"{joined(first(prompt, ('label', 'display')) or 'prompt')[:60]} #{row.get('promptIdx', 0)}"
+    return first(provider, ("label", "id")) if isinstance(provider, Mapping) else provider, label
+
+
+def read_deepeval(run: Any, source: str) -> Iterator[Row]:
+    for case in [*(run.get("testCases") or ()), *(run.get("conversationalTestCases") or ())]:
+        metrics = case.get("metricsData") or ()
+        errors = [each["error"] for each in metrics if each.get("error")]
+        scores = {each["name"]: None if each.get("error") else each.get("score") for each in metrics}
+        yield {
+            "inputs": first(case, ("input", "turns", "scenario")),
+            "reference": first(case, ("expectedOutput", "expectedOutcome")),
+            "output": case.get("actualOutput"),
+            "scores": {"success": None if errors else case.get("success"), **scores},
+            "metadata": case.get("metadata"),
+            "error": "; ".join(errors),
+        }
+
+
+def read_langsmith(content: Any, source: str) -> Iterator[Row]:
+    """Yield the rows of an experiment as a data frame, or its runs and their feedback, which may follow them."""
+    rows, given = rows_in(content), defaultdict[str, dict[str, Any]](dict)
+    for row in rows:
+        if "key" in row and row.get("run_id"):
+            given[str(row["run_id"])][row["key"]] = row.get("score")
+    for row in rows:
+        if has(content, "example_id execution_time"):
+            parts = {name: _under(name, row) for name in ("inputs", "outputs", "reference")}
+            yield {"id": row["example_id"], "error": row.get("error"), **parts, "scores": _under("feedback", row)}
+        elif "run_type" in row and not row.get("parent_run_id") and not row.get("parent_run_ids"):
+            stats = {key: at(each, "avg") for key, each in (row.get("feedback_stats") or {}).items()}
+            yield {
+                **row,
+                "id": row.get("reference_example_id"),
+                "system": row.get("session_id"),
+                "scores": {**stats, **given[str(row["id"])]},
+                "metadata": at(row, "extra", "metadata"),
+            }
+
+
+def _under(name: str, row: Row) -> dict[str, Any]:
+    return {column.partition(".")[2]: value for column, value in row.items() if column.startswith(f"{name}.")}
+
+
+def read_langfuse(content: Any, source: str) -> Iterator[Row]:
+    """Yield traces with their scores, which the traces hold or which are records of their own."""
+    rows, given = rows_in(at(content, "data") or content), defaultdict[str, dict[str, Any]](dict)
+    for score in [*rows, *(each for row in rows for each in row.get("scores") or ())]:
+        if "value" in score and first(score, ("dataType", "data_type")) not in _LABELS:
+            given[str(first(score, ("traceId", "trace_id")))][score["name"]] = score["value"]
+    for row in rows:
+        if "value" not in row:
+            yield {**row, "id": at(row, "metadata", "dataset_item_id"), "scores": given[row["id"]]}
+
+
+def read_braintrust(content: Any, source: str) -> Iterator[Row]:
+    """Yield the rows of an experiment with the scores of the spans below them. Ids of rows differ by experiment."""
+    rows, given = rows_in(content), defaultdict[str, dict[str, Any]](dict)
+    for row in rows:
+        given[row["root_span_id"]] |= row.get("scores") or {}
+    for row in rows:
+        if not row.get("span_parents"):
+            system = first(row, ("experiment_name", "experiment_id"))
+            yield {**row, "id": at(row, "origin", "id"), "system": system, "scores": given[row["root_span_id"]]}
+
+
+def read_table(content: Any, source: str) -> Iterator[Row]:
+    """Yield rows with their scores, also those that a JSON object holds. Raise NoResultsError without ids or scores."""
+    rows = rows_in([*document_rows(content, source)] if isinstance(content, Mapping) else content)
+    columns = [*dict.fromkeys(name for row in rows for name in row)]
+    got = f"{source}: got columns {short(', '.join(columns))}"
+    if not {*COLUMNS["id"], *COLUMNS["inputs"]}.intersection(columns):
+        raise NoResultsError(f"{got}, wanted an id: {', '.join(COLUMNS['id'])}")
+    is_long = not {*METRICS}.isdisjoint(columns) and not {*VALUES}.isdisjoint(columns)
+    metrics = [] if is_long else _metrics(rows, columns)
+    if not is_long and not metrics and "scores" not in columns:
+        raise NoResultsError(f"{got}, wanted scores, as numbers or true and false")
+    known = {*_KNOWN, *METRICS, *VALUES} if is_long else _KNOWN
+    for row in rows:
+        listed, metadata = ({} if row.get(name) is None else row[name] for name in ("scores", "metadata"))
+        scores = dict(listed) if isinstance(listed, Mapping) else {"scores": listed}
+        scores |= {name: row.get(name) for name in metrics}
+        scores |= {str(first(row, METRICS)): first(row, VALUES)} if is_long else {}
+        fields = dict(metadata) if isinstance(metadata, Mapping) else {"metadata": metadata}
+        fields |= {name: value for name, value in row.items() if name not in known}
+        yield {**row, "scores": scores, "metadata": fields, "unfinished": None}
+
+
+def _metrics(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
+    """Return the columns of scores: those named so, and others of numbers, true and false."""
+    kinds = float | int if any(isinstance(value, float | int) for row in rows for value in row.values()) else str
+    candidates = [name for name in columns if name not in _KNOWN and not _NO_METRIC.fullmatch(name.lower())]
+    return [name for name in candidates if _SCORE.fullmatch(name) or _are_numbers(name, rows, kinds)]
+
+
+def _are_numbers(name: str, rows: Sequence[Row], kinds: Any) -> bool:
+    """Return whether a column has numbers, true and false; in CSV, where nothing else is a number, they are texts."""
+    values = [row[name] for row in rows if not is_blank(row.get(name))]
+    return bool(values) and all(isinstance(value, kinds) and _NUMBER.fullmatch(str(value).strip()) for value in values)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Literal
 
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, NotFoundError
@@ -15,6 +15,7 @@ from evalflows.store.described import from_described
 from evalflows.store.layout import quoted
 from evalflows.store.observations import FIRST_DAY, day_of
 from evalflows.store.queries.trace_filters import condition
+from evalflows.store.query_process import RowsOf
 from evalflows.store.records import JudgementRow, SubjectKind, from_json
 from evalflows.store.schemas import ATTRIBUTE, to_rows
 from evalflows.store.sql import ask, ask_arrow, ask_records, fields_of, records_of, rows_from
@@ -24,9 +25,6 @@ from evalflows.store.views import view_text
 
 Moment = Literal["recorded_at", "started_at"]
 """What a window of items is about: when their last observation was recorded, or when they began."""
-
-RowsOf = Callable[[str], list[tuple[Any, ...]]]
-"""Returns the rows of a query."""
 
 _IDS: Mapping[TraceScope, str] = {
     "traces": "trace_id",

@@ -392,7 +392,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
             with suppress(FileNotFoundError):
                 there, its_version = self.read(path)
                 if there == value:
-                    self._note_written(path, Version(len(value), its_version.strip('"')))
+                    self._written[path] = time.monotonic(), Version(len(value), its_version.strip('"'))
                     return its_version
             return None
 
@@ -406,7 +406,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
             _repeat(lambda: obstore.delete(self._objects, keys))  # no request for none
         for removed in paths:
             self._known.pop(removed, None)
-            self._note_written(removed, None)
+            self._written[removed] = time.monotonic(), None
 
     def mv(self, path1: str, path2: str, *_: Any, **__: Any) -> None:
         """Copy a file, then delete it: object stores rename none."""
@@ -416,7 +416,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
     def cp_file(self, path1: str, path2: str, **_: Any) -> None:
         with one_line_errors(path1):
             _repeat(lambda: obstore.copy(self._objects, self._key(path1), self._key(path2)))
-        self._note_written(path2, self._version_of(self._head(path2)))
+        self._written[path2] = time.monotonic(), self._version(self.info(path2))
 
     def honours_conditions(self) -> bool:
         """Return whether the server creates and replaces objects conditionally, as one probe per process and root
@@ -461,8 +461,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
                 self._written.pop(path, None)
             elif path.startswith(below) and not path.startswith(left_out):
                 listed = entries.pop(path, None)
-                there = listed if version == self._version_of(listed) else self._head(path)
-                self._written[path] = written_at, self._version_of(there)
+                there = listed if version == (listed and self._version(listed)) else self._head(path)
                 if there is not None:
                     entries[path] = there
 
@@ -490,9 +489,6 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
         self._known[path] = self._version(found)
         return found
 
-    def _version_of(self, entry: Mapping[str, Any] | None) -> Version | None:
-        return None if entry is None else self._version(entry)
-
     @staticmethod
     def _version(entry: Mapping[str, Any]) -> Version:
         return Version(entry["size"], str(entry.get("ETag") or entry.get("modified")).strip('"'))
@@ -510,11 +506,8 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
         with one_line_errors(path):
             etag = obstore.put(self._objects, self._key(path), value, mode=mode)["e_tag"] or ""
         size = value.stat().st_size if isinstance(value, Path) else len(value)
-        self._note_written(path, Version(size, etag.strip('"')))
+        self._written[path] = time.monotonic(), Version(size, etag.strip('"'))
         return etag
-
-    def _note_written(self, path: str, version: Version | None) -> None:
-        self._written[path] = time.monotonic(), version
 
     def _key(self, path: str) -> str:
         return path.removeprefix(self.root).strip("/")

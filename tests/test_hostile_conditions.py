@@ -1,5 +1,6 @@
 """The same hostile conditions at every door that takes SQL of others: no file is read or written, the process that
-serves stays small, and answers afterwards. Commands and the API run conditions of their own user: files are safe there.
+serves stays small, and answers afterwards. Commands and the API run conditions of their own user: files are safe there,
+and time and memory are limited.
 """
 
 import json
@@ -125,5 +126,9 @@ def test_commands_and_the_api_open_no_file_for_a_condition(experiments: tuple[st
         with pytest.raises(InputError) as refused:
             diff(old, new, where=condition)
         assert SECRET not in str(refused.value)
+    for condition, said in {OF_MEMORY: "at 1024 MB of memory", OF_TIME: "stopped after 30 s"}.items():
+        for name in ("diff", "traces", "from-traces"):  # `sql` would end this process
+            done = CliRunner().invoke(cli, [word.replace("WHERE", condition) for word in commands[name]])
+            assert done.exit_code == 2 and said in done.stderr, (name, condition, done.output)
     spec.unlink()
     assert sorted(tmp_path.iterdir()) == before

@@ -1,12 +1,12 @@
-"""Whether gates decide by the rules of the spec's file at its commit, which somebody may have reviewed."""
+"""Whether gates decide by the rules and the data of the spec at its commit, which somebody may have reviewed."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from evalflows.engine.revision import committed_text, git_commit
+from evalflows.engine.revision import committed_text, differs_from_commit, git_commit
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.files import load_text, make_spec
+from evalflows.specs.files import load_text, located, make_spec
 from evalflows.specs.tool_changes import differences
 from evalflows.store.kept_checks import keep_check
 from evalflows.store.records import uncommitted_id
@@ -20,9 +20,8 @@ _RULES = {
 
 
 def uncommitted_rules(path: Path, spec: ExperimentSpec) -> str | None:
-    """Return how the rules of a spec, with its changes, differ from those of its file at the commit, in a sentence.
-
-    None if they do not, and for a file outside of git.
+    """Return how the rules of a spec, with its changes, differ from those of its file at the commit, in a sentence, and
+    whether the file of its dataset does. None if neither does, and for a file outside of git.
     """
     path = path.resolve()
     if not spec.gates or (commit := git_commit(path.parent)) is None:
@@ -41,7 +40,10 @@ def uncommitted_rules(path: Path, spec: ExperimentSpec) -> str | None:
         for field, old, new in differences(there, here)
     ]
     more = f"; and {len(changed) - 1} more" if len(changed) > 1 else ""
-    return f"the rules differ from {where}: {changed[0]}{more}" if changed else None
+    said = [f"the rules differ from {where}: {changed[0]}{more}"] if changed else []
+    if (data := spec.dataset.path) is not None and differs_from_commit(located(data).resolve()):
+        said.append(f"{data} is not what it is at the commit")
+    return "; ".join(said) or None
 
 
 def keep_uncommitted(store: Store, run_groups: Iterable[str], sentence: str | None) -> None:

@@ -42,7 +42,6 @@ from evalflows.store.queries.values import (
     clusters_of,
     metric_values,
     places_where,
-    places_where_by,
     trials,
 )
 from evalflows.store.records import EstimateRow, ExperimentRow, Reason, VerdictRow, derived_id
@@ -174,10 +173,8 @@ class MetricReader:
 
         def read() -> Places:
             sliced = slice_named(condition)
-            if sliced is None and self._rows is not None:
-                return places_where_by(self._rows, snapshot_id, condition)
             if sliced is None:
-                return places_where(self.store, snapshot_id, condition)
+                return places_where(self.store, snapshot_id, condition, self._rows)
             return places_of(self.slice_values(snapshot_id, sliced.path or ""), sliced)
 
         return self._once(("where", snapshot_id, condition), read)

@@ -4,6 +4,7 @@ Only `add_traces` writes.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -21,6 +22,7 @@ from evalflows.store.ingest import LoadedDataset, load_dataset, lot, selected_ex
 from evalflows.store.queries.failures import answers_with_mode, examples_with_mode, owners_of
 from evalflows.store.queries.trace_evaluations import ItemValue, item_values, production_metric
 from evalflows.store.queries.traces import LATEST, ItemKey, Window, condition, item_keys, keys_of_items
+from evalflows.store.query_process import OF_COMMANDS, QueryProcesses
 from evalflows.store.snapshots import Examples, current_snapshot, draft, freeze, load_snapshot, to_examples
 from evalflows.store.store import Store
 
@@ -41,7 +43,8 @@ def ordered_keys(store: Store, selection: TraceSelection) -> tuple[list[ItemKey]
     """
     only = condition(selection.filter, selection.scope)
     window = Window(moment="started_at", since=selection.since, until=selection.until or LATEST, newest_first=True)
-    keys = item_keys(store, selection.scope, only, window, MOST)
+    with closing(QueryProcesses(store.layout.root, OF_COMMANDS)) as queries:
+        keys = item_keys(store, selection.scope, only, window, MOST, queries.rows)
     if not keys:
         raise InputError(f"{selection.scope}: none meet the filter in this time, wanted at least one (`traces ls`)")
     if selection.order not in RANKED:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.escaping import json_text, one_line
 from evalflows.specs.grouping import grouped
 from evalflows.store.queries.traces import ListedTrace, Verdict, listed_traces, observations_of_trace, verdicts_of_trace
+from evalflows.store.query_process import OF_COMMANDS, QueryProcesses
 from evalflows.store.store import Store, existing_store
 from evalflows.telemetry.views import ObservationView, TraceView, in_depth
 
@@ -167,8 +169,8 @@ def list_traces(where: str | None, only: str | None, since: datetime | None, lim
     if where is not None and only is not None:
         raise InputError("--where, --filter: got both, wanted one of them")
     wanted = _json_filter(only) if only is not None else where
-    with store_to_list() as store:
-        found = listed_traces(store, wanted, since.replace(tzinfo=UTC) if since else None, limit)
+    with store_to_list() as store, closing(QueryProcesses(store.layout.root, OF_COMMANDS)) as queries:
+        found = listed_traces(store, wanted, since.replace(tzinfo=UTC) if since else None, limit, queries.rows)
     if form == "json":
         print_json(found)
     elif not found:

@@ -39,6 +39,13 @@ def committed_text(path: Path) -> str | None:
     return _git("show", f"HEAD:./{path.name}", folder=path.parent)
 
 
+def differs_from_commit(path: Path) -> bool:
+    """Return whether a file is not the one at the commit of its checkout; False if that does not have it."""
+    blobs = (("rev-parse", "--verify", f"HEAD:./{path.name}"), ("hash-object", "--", path.name))
+    committed, here = (_git(*command, folder=path.parent) for command in blobs)
+    return None not in (committed, here) and here != committed
+
+
 def _git(*arguments: str, folder: Path | None = None) -> str | None:
     try:
         done = subprocess.run(["git", *arguments], capture_output=True, text=True, timeout=10, check=True, cwd=folder)

@@ -61,6 +61,8 @@ CREATED_BYTES = 64 << 20
 REPEATS, REPEATED_S = 5, 10.0
 """How often something is asked for whose answer breaks off, and within which time: less than requests are retried if
 the server does not answer at all."""
+LAGS_S = 60.0
+"""How long listings may lag behind what this process has written."""
 _NO_VERSION = '"00000000000000000000000000000000"'
 
 
@@ -254,6 +256,8 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
         self.root, self.mirror, self._objects = root, mirror, objects
         self._known: dict[str, Version] = {}
         """The version of each file as last heard."""
+        self._written: dict[str, tuple[float, Version | None]] = {}
+        """When this process wrote each file lately, and its version; None if it was removed."""
         self.n_downloads = 0
         self._is_conditional: bool | None = None
         self._probing = threading.Lock()
@@ -288,9 +292,8 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
         return [*found.values()] if detail else [*found]
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
-        with suppress(FileNotFoundError), one_line_errors(path):
-            return self._entry(obstore.head(self._objects, self._key(path)))
-        self._known.pop(path, None)
+        if (entry := self._head(path)) is not None:
+            return entry
         if not self._list(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return {"name": path, "size": 0, "type": "directory"}
@@ -389,6 +392,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
             with suppress(FileNotFoundError):
                 there, its_version = self.read(path)
                 if there == value:
+                    self._written[path] = time.monotonic(), Version(len(value), its_version.strip('"'))
                     return its_version
             return None
 
@@ -402,6 +406,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
             _repeat(lambda: obstore.delete(self._objects, keys))  # no request for none
         for removed in paths:
             self._known.pop(removed, None)
+            self._written[removed] = time.monotonic(), None
 
     def mv(self, path1: str, path2: str, *_: Any, **__: Any) -> None:
         """Copy a file, then delete it: object stores rename none."""
@@ -411,6 +416,7 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
     def cp_file(self, path1: str, path2: str, **_: Any) -> None:
         with one_line_errors(path1):
             _repeat(lambda: obstore.copy(self._objects, self._key(path1), self._key(path2)))
+        self._written[path2] = time.monotonic(), self._version(self.info(path2))
 
     def honours_conditions(self) -> bool:
         """Return whether the server creates and replaces objects conditionally, as one probe per process and root
@@ -440,11 +446,24 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
         """Return the objects below a path; of the folder `without`, which may have thousands, not all."""
         key, below = self._key(path), f"{path.rstrip('/')}/"
         with one_line_errors(path):
-            entries = _repeat(lambda: [self._entry(item) for item in self._objects_below(key, without)])
-        names = {entry["name"] for entry in entries}
-        for name in [name for name in [*self._known] if name.startswith(below) and name not in names]:
+            listed = _repeat(lambda: [self._entry(item) for item in self._objects_below(key, without)])
+        entries = {entry["name"]: entry for entry in listed}
+        self._catch_up(entries, below, (f"{below}{without}/",) if without else ())
+        for name in [name for name in [*self._known] if name.startswith(below) and name not in entries]:
             self._known.pop(name, None)
-        return entries
+        return [*entries.values()]
+
+    def _catch_up(self, entries: dict[str, dict[str, Any]], below: str, left_out: tuple[str, ...]) -> None:
+        """Correct a listing by the files that this process wrote lately. What differs is asked for: either the listing
+        lags, or another process has changed the file since."""
+        for path, (written_at, version) in self._written.copy().items():
+            if time.monotonic() - written_at > LAGS_S:
+                self._written.pop(path, None)
+            elif path.startswith(below) and not path.startswith(left_out):
+                listed = entries.pop(path, None)
+                there = listed if version == (listed and self._version(listed)) else self._head(path)
+                if there is not None:
+                    entries[path] = there
 
     def _objects_below(self, key: str, without: str | None) -> Iterator[Mapping[str, Any]]:
         left_out = f"{key}/{without}/".lstrip("/")
@@ -455,6 +474,13 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
                 for later in obstore.list(self._objects, key or None, offset=f"{left_out[:-1]}0", chunk_size=LISTED):
                     yield from later  # "0" comes after "/"
                 return
+
+    def _head(self, path: str) -> dict[str, Any] | None:
+        """Return a file as it is now; None if there is none."""
+        with suppress(FileNotFoundError), one_line_errors(path):
+            return self._entry(obstore.head(self._objects, self._key(path)))
+        self._known.pop(path, None)
+        return None
 
     def _entry(self, meta: Mapping[str, Any]) -> dict[str, Any]:
         path = f"{self.root}/{meta['path']}"
@@ -478,7 +504,10 @@ class ObjectFiles(AbstractFileSystem):  # type: ignore[misc]
     def _put(self, path: str, value: bytes | Path, mode: "PutMode" = "overwrite") -> str:
         self._known.pop(path, None)
         with one_line_errors(path):
-            return obstore.put(self._objects, self._key(path), value, mode=mode)["e_tag"] or ""
+            etag = obstore.put(self._objects, self._key(path), value, mode=mode)["e_tag"] or ""
+        size = value.stat().st_size if isinstance(value, Path) else len(value)
+        self._written[path] = time.monotonic(), Version(size, etag.strip('"'))
+        return etag
 
     def _key(self, path: str) -> str:
         return path.removeprefix(self.root).strip("/")

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection, Pipe
@@ -32,6 +33,9 @@ POLL_S = 0.02
 START_S = 60.0
 """How long a process may take to start on a busy machine."""
 
+RowsOf = Callable[[str], list[tuple[Any, ...]]]
+"""Returns the rows of a query."""
+
 _READY, _ROWS, _BAD_INPUT, _DAMAGED, _ENDED = b"+", b"R", b"I", b"S", b"X"
 """The first byte of a message: the process has started, rows as an Arrow stream, the message of an InputError or of
 a StorageError, or of an InputError after which the process ends itself."""
@@ -49,6 +53,10 @@ class QueryLimits:
     memory_bytes: int = 1 << 30
     rows: int = 10_000
     result_bytes: int = 32 << 20
+
+
+OF_COMMANDS = QueryLimits(rows=10_000_000, result_bytes=1 << 30)
+"""Limits of a command, which may select as many traces as its memory holds."""
 
 
 class QueryProcesses:

@@ -171,24 +171,6 @@ def connect(root: str | os.PathLike[str] | None = None, *, restricted: bool = Fa
     return connection
 
 
-@contextmanager
-def restricted_to(
-    store: Store, memory_bytes: int | None = None, own: frozenset[str] | None = None, *, with_final: bool = True
-) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a restricted connection, with the user's own marts of these names; all by default. Without `with_final`, it
-    has no rows of single final examples.
-
-    Raise StorageError, for whatever DuckDB raised, if a file could not be opened or read.
-    """
-    files = store.read_only_files()
-    try:
-        yield _restricted(store, files, memory_bytes, own, with_final=with_final)
-    except (InputError, *DUCKDB_ERRORS) as error:
-        if files.failures and duckdb_error(error):
-            raise unreadable_error(files.failures[0]) from error
-        raise
-
-
 def _restricted(
     store: Store,
     files: ReadOnlyFiles,
@@ -241,8 +223,13 @@ def _answered(
     with_final: bool = True,
 ) -> Result:
     def answer() -> Result:
-        with restricted_to(store, memory_bytes, views_of(query) or None, with_final=with_final) as connection:
-            return run(connection)
+        files = store.read_only_files()
+        try:
+            return run(_restricted(store, files, memory_bytes, views_of(query) or None, with_final=with_final))
+        except (InputError, *DUCKDB_ERRORS) as error:
+            if files.failures and duckdb_error(error):
+                raise unreadable_error(files.failures[0]) from error
+            raise
 
     return store.steady(answer, tables_of(query), may_grow=True)
 

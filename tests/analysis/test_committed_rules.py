@@ -1,5 +1,6 @@
-"""A gate whose rules are not those of its file at the commit."""
+"""A gate whose rules, or whose data, are not those of its file at the commit."""
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,12 @@ pytestmark = pytest.mark.usefixtures("without_prefect")
 FLOOR = {"name": "floor", "thresholds": {"exact_match": 0.9}, "min_examples": 5}
 
 
+def commit(folder: Path, *files: str) -> None:
+    for arguments in (["init"], ["add", *files], ["commit", "-m", "first"]):
+        own = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *own, *arguments], cwd=folder, check=True, capture_output=True)
+
+
 def test_a_gate_says_that_its_rules_differ_from_the_file_at_the_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -31,16 +38,10 @@ def test_a_gate_says_that_its_rules_differ_from_the_file_at_the_commit(
     def said(path: Path, *changes: str) -> str | None:
         return uncommitted_rules(path, load_experiment(path, changes))
 
-    def git(*arguments: str) -> None:
-        own = ("-c", "user.name=a", "-c", "user.email=a@example.org")
-        subprocess.run(["git", *own, *arguments], cwd=tmp_path, check=True, capture_output=True)
-
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     write(spec)
     assert said(spec) is None, "not in git"
-    git("init")
-    git("add", "spec.yaml")
-    git("commit", "-m", "first")
+    commit(tmp_path, "spec.yaml")
     assert said(spec, "tags=[tried]", "max_concurrency=3") is None
     differ = said(spec, "final_looks=9", "gates.0.thresholds.exact_match=0.5")
     assert differ and differ.startswith("the rules differ from spec.yaml at commit ")
@@ -53,3 +54,26 @@ def test_a_gate_says_that_its_rules_differ_from_the_file_at_the_commit(
         done = CliRunner().invoke(cli, [command, str(spec)])
         assert done.exit_code == 0, done.output
         assert "the rules differ from spec.yaml at commit" in " ".join(done.stdout.split()), command
+
+
+def test_a_gate_says_that_the_file_of_its_dataset_is_not_that_at_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    monkeypatch.chdir(tmp_path)
+    fields: dict[str, Any] = gated(tmp_path, [FLOOR], app=drawn(12, 0.9))
+    lines = [json.dumps(row) + "\n" for row in fields["dataset"]["rows"]]
+    Path("data").mkdir()
+    for name in ("qa", "other"):
+        Path(f"data/{name}.jsonl").write_text("".join(lines))
+    Path("spec.yaml").write_text(yaml.safe_dump(fields | {"dataset": "data/qa.jsonl"}))
+    commit(tmp_path, "spec.yaml", "data/qa.jsonl")
+
+    def said(*changes: str) -> str:
+        return uncommitted_rules(Path("spec.yaml"), load_experiment("spec.yaml", changes)) or ""
+
+    assert not said()
+    assert said("dataset=data/other.jsonl").endswith("dataset.path is 'data/other.jsonl', there 'data/qa.jsonl'")
+    Path("data/qa.jsonl").write_text("".join(lines[:6]))
+    assert said() == "data/qa.jsonl is not what it is at the commit"
+    assert said("final_looks=9").endswith("; data/qa.jsonl is not what it is at the commit")

@@ -91,7 +91,7 @@ def test_bad_input_is_one_line(past: Past) -> None:
         (["support~2", "support"], "experiment 'support~2': there are only 2 runs named 'support'"),
         (["exp-000", "exp-001", "--metric", "rigth"], "metric: got 'rigth', wanted right"),
         (["exp-000", "other"], "experiments 'support' and 'other': got no common example"),
-        (["exp-000", "exp-001", "--where", "1 +"], "where '1 +': Parser Error"),
+        (["exp-000", "exp-001", "--where", "1 +"], "where '1 +': sql: Parser Error"),
     ):
         done = called("diff", *arguments, code=2)
         *_, last = done.stderr.splitlines()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from evalflows.store.store import Store
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("prefect_api", "importable_judges")]
 
 ITEMS, CHUNK, IN_FLIGHT = 100, 25, 8
+MOST_STARTS, MOST_KILLS = 6, 6
 ROWS = """
 select example_id, repetition, metric, value, label, status, output_status, outputs::varchar
 from item_scores where experiment = ? order by all
@@ -122,6 +124,53 @@ def test_a_process_that_is_killed_costs_only_what_was_in_flight() -> None:
     assert asked("select state, reason from experiments where name = 'killed'") == [("completed", None)]
     assert stored("killed") == stored("unbroken")
     assert not cluster_processes()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(
+    "runner",
+    [
+        pytest.param(ON_DASK, id="dask"),
+        pytest.param(
+            {"kind": "ray"},
+            id="ray",
+            marks=pytest.mark.skipif(find_spec("prefect_ray") is None, reason="the extra ray is not installed"),
+        ),
+    ],
+)
+def test_processes_may_be_killed_again_and_again(runner: dict[str, Any]) -> None:
+    """What they had in flight is repeated; a run that gives up is resumed; the rows are those of an unbroken one."""
+    kills = 0
+    with serving(Endpoint(latency_s=0.1)) as endpoint:
+        spec = spec_of(endpoint, use_cache=False, name="killed", run_key="killed", task_runner=runner)
+        with ThreadPoolExecutor(1) as threads:
+            for _ in range(MOST_STARTS):
+                running = threads.submit(copy_context().run, run, spec)
+                while not running.done() and kills < MOST_KILLS:
+                    before = endpoint.calls
+                    while endpoint.calls < before + ITEMS // 5 and not running.done():
+                        time.sleep(0.005)
+                    if not running.done() and (alive := worker_processes(runner["kind"])):
+                        os.kill(min(alive), signal.SIGKILL)
+                        kills += 1
+                if not isinstance(running.exception(120), IncompleteError):
+                    break
+        running.result()
+        repeated = endpoint.repeated()
+        print(f"{kills} killed, {repeated} of {2 * ITEMS} calls repeated")
+        assert endpoint.calls - repeated == 2 * ITEMS and repeated <= kills * IN_FLIGHT
+        run(spec_of(endpoint, name="unbroken", task_runner="threads"))
+    assert kills > 2 and stored("killed") == stored("unbroken")
+
+
+def worker_processes(kind: str) -> set[int]:
+    """Return the processes that run chunks for this one."""
+    if kind == "dask":
+        return cluster_processes()
+    import psutil
+
+    children = psutil.Process().children(recursive=True)
+    return {child.pid for child in children if child.name().startswith("ray::")}
 
 
 @pytest.mark.soak

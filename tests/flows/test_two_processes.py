@@ -16,6 +16,7 @@ from progress_lines import is_progress, without_progress
 from trials import REPEATS
 
 from evalflows import run
+from evalflows.cli.late_commands import INCOMPLETE
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import InputError
 from evalflows.store import Store
@@ -117,6 +118,31 @@ def test_whoever_waits_goes_on_when_the_first_is_killed(tmp_path: Path, prefect_
         assert endpoint.repeated() <= IN_FLIGHT
         assert endpoint.calls - endpoint.repeated() == TOTAL
     completed(tmp_path)
+
+
+@pytest.mark.soak
+def test_a_budget_holds_over_processes_that_start_at_once_and_are_killed(
+    tmp_path: Path, prefect_environment: dict[str, str]
+) -> None:
+    """In each round, which may pay more, two of four are killed, whoever works; the others go on until it is spent."""
+    rounds, most = 4, TOTAL - 2 * IN_FLIGHT
+    with serving(Endpoint(latency_s=0.05, answer=echo)) as endpoint:
+        for number in range(1, rounds + 1):
+            before, limit = endpoint.calls, most * number // rounds
+            write(tmp_path, endpoint, run_key="nightly", max_calls=limit, use_cache=False)
+            running = [started(tmp_path, prefect_environment) for _ in range(4)]
+            for process, share in zip(running, (0.3, 0.6), strict=False):
+                deadline = time.monotonic() + 100
+                while endpoint.calls < before + share * (limit - before) and time.monotonic() < deadline:
+                    time.sleep(0.005)
+                process.kill()
+                process.wait()
+            ends = [ended(process) for process in running[2:]]
+            assert [code for code, _ in ends] == [INCOMPLETE, INCOMPLETE], (number, ends)
+            assert all("the budget is spent" in said for _, said in ends), (number, ends)
+            assert limit - 2 * IN_FLIGHT <= endpoint.calls <= limit
+        print(f"{endpoint.calls} calls of {limit}, {endpoint.repeated()} repeated, {2 * rounds} processes killed")
+    assert asked("select sum(calls) <= ? from experiments", limit) == [(True,)]
 
 
 @pytest.mark.slow

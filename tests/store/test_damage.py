@@ -36,7 +36,7 @@ from evalflows.store.queries.values import metric_values, places_where
 from evalflows.store.query_process import _DAMAGED, QueryLimits, _answer
 from evalflows.store.read_only_files import ReadOnlyFiles
 from evalflows.store.snapshots import current_snapshot, load_snapshot
-from evalflows.store.sql import ask, select_from
+from evalflows.store.sql import ask, rows_from, select_from
 from evalflows.store.store import Store
 
 KEPT = Path(__file__).parent / "kept" / f"format_{FORMAT}.zip"
@@ -282,7 +282,7 @@ def test_a_file_that_the_system_cannot_read_is_no_fault_of_the_query(
     assert answer == _DAMAGED + wanted.encode()
     snapshot = examples.parent.name.partition("=")[2]
     with pytest.raises(StorageError, match=f"{examples}: cannot be read"):
-        places_where(filled, snapshot, "position > 0")
+        places_where(filled, snapshot, "position > 0", partial(rows_from, filled))
     for query in ("select 'x'::integer from experiments", f"from 'store://{filled.layout.root}/none.parquet'"):
         with pytest.raises(InputError, match=r"^sql: "):  # which no file causes
             select_from(filled, query)

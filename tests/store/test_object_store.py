@@ -240,6 +240,22 @@ def test_without_conditions_one_process_may_write(
     assert not [key for key in unconditional.objects if "/leases/" in key]
 
 
+def test_what_this_process_has_written_is_read_though_listings_lag(unconditional: FakeS3, output: Make) -> None:
+    """Also what it removed, and what another process has removed since."""
+    unconditional.lag_s = 1_000.0
+    store = Store()
+    for name in ("a", "b"):
+        store.append("outputs", OWNER, "p", [output(name)])
+    assert runs(store) == ["a", "b"]
+    store.seal(OWNER, ["outputs"])
+    assert runs(store) == ["a", "b"] and not store.open_parts("outputs", OWNER)
+    store.reopen(OWNER, ["outputs"])
+    (part,) = store.open_parts("outputs", OWNER)
+    assert runs(store) == ["a", "b"]
+    unconditional.change(part.removeprefix("s3://"), None)
+    assert runs(store) == []
+
+
 # Answers that break off, or are lost
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import random
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,16 +38,32 @@ class FakeS3(ThreadingHTTPServer):
     """Objects by their paths.
 
     A request with a condition that does not hold gets 412 if the server `honours` conditions, any with one 501 if it
-    `refuses` them, else conditions are ignored.
+    `refuses` them, else conditions are ignored. Listings show the objects as they were `lag_s` ago.
     """
 
     daemon_threads = True
 
-    def __init__(self, *, refuses: bool, honours: bool, faults: Faults) -> None:
+    def __init__(self, *, refuses: bool, honours: bool, faults: Faults, lag_s: float) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.refuses, self.honours, self.faults = refuses, honours, faults
+        self.refuses, self.honours, self.faults, self.lag_s = refuses, honours, faults, lag_s
         self.lock = threading.Lock()
         self.objects: dict[str, bytes] = {}
+        self.changes: list[tuple[float, str, bytes | None]] = []
+
+    def change(self, key: str, body: bytes | None) -> None:
+        """Put an object, or delete it."""
+        self.changes.append((time.monotonic(), key, body))
+        _apply(self.objects, key, body)
+
+    def listed(self) -> dict[str, bytes]:
+        """Return the objects that a listing shows now."""
+        if not self.lag_s:
+            return self.objects
+        found, until = dict[str, bytes](), time.monotonic() - self.lag_s
+        for at, key, body in self.changes:
+            if at <= until:
+                _apply(found, key, body)
+        return found
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -77,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
             return 412, b"", {}
         if source := self.headers["x-amz-copy-source"]:
             sent = self.server.objects[unquote(source).lstrip("/")]
-        self.server.objects[self._key] = sent
+        self.server.change(self._key, sent)
         copied = f"<CopyObjectResult><ETag>{escape(_etag(sent))}</ETag></CopyObjectResult>".encode() if source else b""
         return 200, copied, {"ETag": _etag(sent)}
 
@@ -95,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _delete(self, sent: bytes) -> Answer:
         keys = [part.partition("</Key>")[0] for part in sent.decode().split("<Key>")[1:]]
         for key in keys:
-            self.server.objects.pop(f"evals/{key}", None)
+            self.server.change(f"evals/{key}", None)
         deleted = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
         return 200, f"<DeleteResult>{deleted}</DeleteResult>".encode(), {}
 
@@ -108,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _listing(self) -> bytes:
         (prefix,) = parse_qs(urlsplit(self.path).query).get("prefix", [""])
-        found = {key.removeprefix("evals/"): body for key, body in sorted(self.server.objects.items())}
+        found = {key.removeprefix("evals/"): body for key, body in sorted(self.server.listed().items())}
         entries = "".join(
             f"<Contents><Key>{escape(key)}</Key><Size>{len(body)}</Size><ETag>{_etag(body)}</ETag>"
             "<LastModified>2026-01-01T00:00:00.000Z</LastModified></Contents>"
@@ -124,9 +141,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def fake_s3(*, refuses: bool = False, honours: bool = False, faults: Faults | None = None) -> Iterator[FakeS3]:
+def fake_s3(
+    *, refuses: bool = False, honours: bool = False, faults: Faults | None = None, lag_s: float = 0.0
+) -> Iterator[FakeS3]:
     """Run the server while the block does. Its bucket is `evals`."""
-    server = FakeS3(refuses=refuses, honours=honours, faults=faults or Faults(0, 0, 0))
+    server = FakeS3(refuses=refuses, honours=honours, faults=faults or Faults(0, 0, 0), lag_s=lag_s)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -135,6 +154,13 @@ def fake_s3(*, refuses: bool = False, honours: bool = False, faults: Faults | No
         server.shutdown()
         server.server_close()
         thread.join(10)
+
+
+def _apply(objects: dict[str, bytes], key: str, body: bytes | None) -> None:
+    if body is None:
+        objects.pop(key, None)
+    else:
+        objects[key] = body
 
 
 def _etag(body: bytes) -> str:

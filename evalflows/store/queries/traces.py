@@ -16,6 +16,7 @@ from evalflows.specs.traces import Filter, TraceScope
 from evalflows.store.described import from_described
 from evalflows.store.layout import quoted
 from evalflows.store.observations import FIRST_DAY, day_of
+from evalflows.store.query_process import RowsOf
 from evalflows.store.records import JudgementRow, SubjectKind, from_json
 from evalflows.store.schemas import ATTRIBUTE, to_rows
 from evalflows.store.sql import ask, ask_arrow, ask_records, fields_of, records_of, rows_from
@@ -25,9 +26,6 @@ from evalflows.store.views import view_text
 
 Moment = Literal["recorded_at", "started_at"]
 """What a window of items is about: when their last observation was recorded, or when they began."""
-
-RowsOf = Callable[[str], list[tuple[Any, ...]]]
-"""Returns the rows of a query."""
 
 _IDS: Mapping[TraceScope, str] = {
     "traces": "trace_id",

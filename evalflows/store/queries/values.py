@@ -1,8 +1,8 @@
 """The values of an experiment's metrics per example and per run, for statistics, on all or some examples."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,11 @@ import pyarrow as pa
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.grouping import grouped
-from evalflows.store.database import time_limit
 from evalflows.store.layout import quoted
+from evalflows.store.query_process import OF_COMMANDS, QueryProcesses, RowsOf
 from evalflows.store.records import ExperimentRow
-from evalflows.store.sql import ask, ask_arrow, restricted_to
-from evalflows.store.store import DUCKDB_ERRORS, Store
-from evalflows.store.views import view_text
-
-TIMEOUT_S = 30.0
-"""The time that a condition may take."""
+from evalflows.store.sql import ask, ask_arrow
+from evalflows.store.store import Store
 
 COLUMNS = "example_id, position, split, cluster, inputs, reference_outputs, metadata"
 """The columns that a condition may name; the last three are JSON."""
@@ -53,41 +49,24 @@ from run_values where experiment_id = $1 and list_contains($2, metric)
 """
 
 
-def places_where(store: Store, snapshot_id: str, condition: str) -> npt.NDArray[np.intp]:
+def places_where(store: Store, snapshot_id: str, condition: str, rows: RowsOf | None = None) -> npt.NDArray[np.intp]:
     """Return the positions, in the snapshot's order, of the examples for which a condition holds.
 
-    The condition reads nothing but the store. Raise InputError for anything else than a condition, and for one that
-    DuckDB rejects or that takes too long.
+    `rows` runs the query, by default in a process of its own with limits of time and memory. Raise InputError for
+    anything else than a condition, for one that DuckDB rejects, and beyond a limit.
     """
-    return np.array(store.steady(partial(_read, store, snapshot_id, condition), ["examples"]), dtype=np.intp)
-
-
-def places_where_by(
-    rows: Callable[[str], list[tuple[Any, ...]]], snapshot_id: str, condition: str
-) -> npt.NDArray[np.intp]:
-    """Return the same by running one query, as of the process for SQL of others, with its limits and messages."""
+    store.verify([snapshot_id], {"examples"})
     numbered = f"{_NUMBERED} from examples where snapshot_id = {quoted(snapshot_id)}"
-    query = f"from ({numbered}) select list(place order by place) where "
-    found = rows(query + condition)
+    query = f"from ({numbered}) select list(place order by place) where\n{condition}"
+    with closing(QueryProcesses(store.layout.root, OF_COMMANDS)) as queries:
+        try:
+            found = (rows or queries.rows)(query)
+        except InputError as error:
+            such_as = f"a condition is on {COLUMNS}, such as metadata->>'topic' = 'billing'"
+            raise InputError(f"where {condition!r}: {error}; {such_as}") from error
     if len(found) != 1:
         raise InputError(f"where {condition!r}: got more than a condition, wanted one on {COLUMNS}")
     return np.array(found[0][0] or [], dtype=np.intp)
-
-
-def _read(store: Store, snapshot_id: str, condition: str) -> list[int]:
-    store.verify([snapshot_id], {"examples"})
-    with restricted_to(store, own=frozenset()) as connection:
-        examples = connection.sql(
-            f"{_NUMBERED} from ({view_text('examples')}) where snapshot_id = $1", params=[snapshot_id]
-        ).materialize()
-        try:
-            with time_limit(connection, TIMEOUT_S):
-                found = examples.filter(condition).project("place").fetchall()  # filter() parses an expression only
-        except DUCKDB_ERRORS as error:
-            wanted = f"wanted a condition on {COLUMNS}, such as metadata->>'topic' = 'billing'"
-            first, *_ = str(error).splitlines()  # the others point into a query of ours
-            raise InputError(f"where {condition!r}: {first}, {wanted}") from error
-    return sorted(index for (index,) in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

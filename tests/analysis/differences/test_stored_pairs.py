@@ -1,6 +1,7 @@
 """Experiments that were started apart get the verdicts that one run of all of them would give."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
@@ -12,6 +13,7 @@ from evalflows.analysis.diff import figures_between, stored_pairs, strictest
 from evalflows.analysis.differences import MetricReader, estimate_rows, verdicts_of, verdicts_on
 from evalflows.reports.diff import diff_of
 from evalflows.specs.errors import InputError
+from evalflows.store.query_process import QueryProcesses
 from evalflows.store.records import ExperimentRow, VerdictRow
 from evalflows.store.sql import connect
 
@@ -155,18 +157,20 @@ def test_a_bad_condition_is_one_line() -> None:
     past = Past(fields=[{"split": "easy"}] * 4)
     for name in ("old", "new"):
         past.experiment({"right": np.ones(4)}, target_version=name)
-    for where, message in (
+    wrong = (
         ("split = 'none'", "got none of the 4 examples of 'exp-001' that are compared"),
         ("split", "Could not convert string 'easy' to BOOL"),
-        ("true; drop table examples", "Cannot have any modifiers"),
+        ("true; drop table examples", "got SELECT, DROP, wanted one query"),
         ("true) or (true", "syntax error"),
         ("topic = 'x'", 'Referenced column "topic" not found'),
         ("read_text('/etc/passwd') is null", "is a table function"),
-        ("exists (from read_text('/etc/hostname'))", "disabled"),
-    ):
-        with pytest.raises(InputError, match="where ") as caught:
-            diff_of(past.store, "exp-000", ["exp-001"], where=where)
-        assert message in str(caught.value) and "\n" not in str(caught.value)
+        ("exists (from read_text('/etc/hostname'))", "got read_text(), wanted a view"),
+    )
+    with closing(QueryProcesses(past.store.layout.root)) as queries:
+        for where, message in wrong:
+            with pytest.raises(InputError, match="where ") as caught:
+                diff_of(past.store, "exp-000", ["exp-001"], where=where, rows_of=queries.rows)
+            assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_what_cannot_be_compared_is_refused() -> None:

@@ -3,7 +3,7 @@
 Only `add_traces` writes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ from evalflows.store.snapshots import Examples, current_snapshot, draft, freeze,
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
-    from evalflows.engine.trace_examples import ExampleCounts
+    from evalflows.engine.trace_examples import ExampleCounts, TraceExamples
 
 MOST = 10_000_000
 """Most keys of items in memory."""
@@ -96,6 +96,14 @@ def _uncertainty(values: Sequence[ItemValue], declared: tuple[float, float] | No
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UsersFrom:
+    """The model that draws users from conversations."""
+
+    connection: str
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
     """The examples of a dataset and those that a selection adds."""
 
@@ -105,10 +113,13 @@ class Growth:
     metadata: Mapping[str, Any]  # of the new version
 
 
-def growth_by_traces(store: Store, name: str | None, selection: TraceSelection) -> Growth:
+def growth_by_traces(
+    store: Store, name: str | None, selection: TraceSelection, users: UsersFrom | None = None
+) -> Growth:
     """Return what a dataset has after the selected traces or sessions were added; without a name, these alone.
 
-    Raise InputError if no trace meets the filter, or none of those that do can become an example.
+    With `users`, the rows are those of users that a model draws from the conversations of the selected sessions. Raise
+    InputError if no trace meets the filter, or none of those that do can become an example.
     """
     # late: this imports the SDK of OpenAI, which most datasets do not need
     from evalflows.engine.trace_examples import TraceExamples, check_selection
@@ -119,7 +130,7 @@ def growth_by_traces(store: Store, name: str | None, selection: TraceSelection) 
     keys, unscored = ordered_keys(store, selection)
     made = TraceExamples(store, selection, old)
     made.counts.unscored = unscored
-    rows = made.rows(keys)
+    rows = made.rows(keys) if users is None else _users(store, made, keys, users)
     first = next(rows, None)
     if first is None and before is None:
         raise InputError(_nothing(selection, made.counts))
@@ -128,6 +139,20 @@ def growth_by_traces(store: Store, name: str | None, selection: TraceSelection) 
         examples = merge_examples(old, to_examples(enumerate(chain([first], rows), start=1), PRODUCTION), PRODUCTION)
     metadata = {"selection": _described(selection), **_outcome(made.counts)}
     return Growth(current=before if first is None else None, examples=examples, counts=made.counts, metadata=metadata)
+
+
+def _users(store: Store, made: "TraceExamples", keys: Sequence[ItemKey], users: UsersFrom) -> Iterator[dict[str, Any]]:
+    """Yield the rows of the users of conversations; count those from which none could be drawn."""
+    from evalflows.engine.trace_users import draw_users
+
+    conversations = [*made.rows(keys)]
+    for drawn in draw_users(store, conversations, users.connection, users.model) if conversations else ():
+        if isinstance(drawn, str):
+            made.counts.added -= 1
+            made.counts.failed += 1
+            made.counts.first_failure = made.counts.first_failure or drawn
+        else:
+            yield drawn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,13 +165,15 @@ class TraceDataset:
     counts: "ExampleCounts"
 
 
-def add_traces(store: Store, name: str, selection: TraceSelection, source: str = PRODUCTION) -> TraceDataset:
+def add_traces(
+    store: Store, name: str, selection: TraceSelection, source: str = PRODUCTION, users: UsersFrom | None = None
+) -> TraceDataset:
     """Add the selected traces or sessions to a dataset as a new version of it, or create the dataset.
 
     Raise InputError, with nothing written, if no trace meets the filter, or none of those that do can become an
     example.
     """
-    growth = growth_by_traces(store, name, selection)
+    growth = growth_by_traces(store, name, selection, users)
     snapshot = growth.current or freeze(store, growth.examples, name=name, source=source, metadata=growth.metadata)
     return TraceDataset(name=name, snapshot=snapshot, n_examples=len(growth.examples), counts=growth.counts)
 

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from pydantic import ValidationError
 
-from evalflows.analysis.trace_datasets import TraceDataset, add_traces
+from evalflows.analysis.trace_datasets import TraceDataset, UsersFrom, add_traces
 from evalflows.specs.dataset import SelectedScope, SelectionOrder, TraceSelection
 from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.traces import Filter
@@ -27,6 +27,8 @@ def dataset_from_traces(
     turns: str | None = None,
     keep_output_as_reference: bool = False,
     mask: Mapping[str, str] | None = None,
+    as_users: str | None = None,
+    model: str | None = None,
 ) -> TraceDataset:
     """Add production's traces or sessions to a dataset as a new version of it, or create the dataset.
 
@@ -45,6 +47,9 @@ def dataset_from_traces(
         turns: For sessions: `whole` makes an example of each conversation, `next` of each turn of the assistant.
         keep_output_as_reference: Whether the application's answer becomes the reference.
         mask: Further secrets to mask, as name: regular expression.
+        as_users: Name of a connection, whose model draws the user of each session's conversation: its goal, persona
+            and facts, for the target `conversation`. The examples are drafts to be reviewed.
+        model: The model that does. Default: the connection's.
 
     API keys, e-mail addresses, card numbers and the like are masked before anything is written. Raise InputError, with
     nothing written, if no trace meets the filter, or none of those that do can become an example.
@@ -67,4 +72,9 @@ def dataset_from_traces(
         selection = TraceSelection.model_validate(given)
     except ValidationError as error:
         raise InputError(first_problem(error, "dataset from traces")) from None
-    return add_traces(Store(), name, selection)
+    if as_users is None:
+        return add_traces(Store(), name, selection)
+    if scope != "sessions" or turns or mapper is not None:
+        raise InputError("as_users: wanted the scope sessions, without turns and without a mapper")
+    whole = selection.model_copy(update={"turns": "whole", "keep_output_as_reference": True})
+    return add_traces(Store(), name, whole, users=UsersFrom(connection=as_users, model=model))

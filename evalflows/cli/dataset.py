@@ -54,6 +54,12 @@ CHANGES_SHOWN = 5
 )
 @click.option("--keep-output-as-reference", is_flag=True, help="Use the application's answer as the reference.")
 @click.option(
+    "--as-users",
+    metavar="CONNECTION",
+    help="For sessions: let this connection's model draw the user of each, as a draft.",
+)
+@click.option("--model", help="The model that does, if not the connection's.")
+@click.option(
     "--mask", multiple=True, metavar="NAME=REGEX", help="Mask what matches, too: ticket='T-\\d+'. May be repeated."
 )
 @FORMAT

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from endpoint import Endpoint, Reply, Request, completion, error, serving
 from production import produce, score, trace, trace_id
 
 from evalflows import dataset_from_traces
@@ -199,6 +200,40 @@ def test_sessions_become_conversations(store: Store) -> None:
     of_s1 = [example for example in examples("turns") if example.cluster == "s1"]
     assert [example.example_id for example in of_s1] == ["s1#1", "s1#2"]
     assert of_s1[1].reference_outputs == '{"output":"A program."}'
+
+
+def test_users_are_drawn_from_conversations_as_drafts_with_the_original_beside(store: Store, tmp_path: Path) -> None:
+    """Their secrets are masked before a model reads them; a conversation that it cannot read is counted."""
+
+    def answer(request: Request) -> Reply:
+        text = json.dumps(request["messages"])
+        if "Alone?" in text:
+            return error(400, "not this one")
+        drawn = {"goal": "You want to know who it is.", "persona": "brief", "facts": [f"masked: {'ada@' not in text}"]}
+        return completion(json.dumps(drawn))
+
+    produce(
+        store,
+        trace("a", "Hello? I am ada@example.org", "Hi.", session="s1"),
+        trace("b", "Who are you?", "A program.", session="s1", minute=1),
+        trace("c", "Alone?", "Yes.", session="s2", minute=2),
+    )
+    with serving(Endpoint(answer=answer)) as endpoint:
+        mine = {"mine": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
+        (tmp_path / "connections.yaml").write_text(json.dumps(mine))
+        out = said("--scope", "sessions", "--as-users", "mine")
+        assert "1 examples; 1 added" in out and "1 could not be mapped: s2: HTTP 400: not this one" in out
+        assert "0 added, 1 unchanged" in said("--scope", "sessions", "--as-users", "mine")
+    (drawn,) = examples()
+    inputs, metadata = json.loads(drawn.inputs), json.loads(drawn.metadata or "")
+    assert (inputs["goal"], inputs["facts"]) == ("You want to know who it is.", ["masked: True"])
+    assert inputs["first_message"].startswith("Hello? I am ") and drawn.reference_outputs is None
+    assert metadata["draft"] is True
+    assert [message["role"] for message in metadata["original"]] == ["user", "assistant"] * 2
+    assert (
+        "as_users: wanted the scope sessions"
+        in CliRunner().invoke(cli, ["dataset", "from-traces", "--name", "faq", "--as-users", "mine"]).stderr
+    )
 
 
 def test_bad_input_is_one_line(store: Store) -> None:

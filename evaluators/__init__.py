@@ -2,7 +2,13 @@
 
 from evalflows.evaluators.agents.agent import agent
 from evalflows.evaluators.agents.final_answer import final_answer
-from evalflows.evaluators.agents.outcomes import actions_match, state_matches, tool_errors, turns_to_goal
+from evalflows.evaluators.agents.outcomes import (
+    actions_match,
+    cost_per_solved,
+    state_matches,
+    tool_errors,
+    turns_to_goal,
+)
 from evalflows.evaluators.agents.tools import step_efficiency, tool_arguments, tool_order, tool_selection
 from evalflows.evaluators.agents.trajectory_judge import trajectory
 from evalflows.evaluators.classification import label_f1
@@ -32,11 +38,12 @@ from evalflows.evaluators.text import concision, contains, edit_similarity, exac
 __all__ = [
     "PAIRWISE", "SHORT_NAMES", "Preference", "Score", "actions_match", "agent", "answer_relevance", "concision",
     "contains", "context_precision", "context_recall", "context_use", "conversation_quality", "correctness",
-    "criteria", "edit_similarity", "exact_match", "failure_modes", "faithfulness", "final_answer",
-    "instruction_following", "json_valid", "keyword_safety", "label_f1", "length_between", "numeric_closeness",
-    "pairwise_preference", "recorded_preference", "refusal", "regex", "rubric", "schema_adherence",
-    "semantic_similarity", "state_matches", "step_efficiency", "tool_arguments", "tool_errors", "tool_order",
-    "tool_selection", "toxicity", "trajectory", "turn_errors", "turn_quality", "turns_to_goal", "user_kept_to_goal",
+    "cost_per_solved", "criteria", "edit_similarity", "exact_match", "failure_modes", "faithfulness",
+    "final_answer", "instruction_following", "json_valid", "keyword_safety", "label_f1", "length_between",
+    "numeric_closeness", "pairwise_preference", "recorded_preference", "refusal", "regex", "rubric",
+    "schema_adherence", "semantic_similarity", "state_matches", "step_efficiency", "tool_arguments", "tool_errors",
+    "tool_order", "tool_selection", "toxicity", "trajectory", "turn_errors", "turn_quality", "turns_to_goal",
+    "user_kept_to_goal",
 ]  # fmt: skip
 
 

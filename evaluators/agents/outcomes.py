@@ -10,7 +10,7 @@ from evalflows.evaluators.declarations import Direction, declares, needs_referen
 from evalflows.evaluators.paths import path_roots, value_at
 from evalflows.evaluators.score import Score
 from evalflows.evaluators.settings import is_number
-from evalflows.evaluators.views import Evaluations, RunView
+from evalflows.evaluators.views import Evaluations, ItemResult, RunView
 from evalflows.specs.columns import checked_messages, turns_of
 from evalflows.specs.errors import short
 
@@ -200,3 +200,20 @@ def tool_errors(outputs: dict[str, Any], run: RunView | None = None) -> Score:
     failed = Counter(str(step.get("name")) for step in steps)
     named = ", ".join(f"{name} {number}" for name, number in failed.most_common())
     return Score(value=failed.total(), comment=named or None)
+
+
+@declares(_fewer_is_better)
+def cost_per_solved(item_results: Sequence[ItemResult], *, solved: str = "state_matches") -> Score | None:
+    """What a solved task costs in USD, over all runs of an experiment: the cost of all, divided by the number solved.
+
+    `solved` is the metric that is at least 1 for a solved task. For `summary_evaluators`; lower is better. None if no
+    task is solved, and if the cost of any run is unknown. It cannot see the cost of judges, nor
+    how much of it one task took.
+    """
+    costs = [result.run.cost_usd for result in item_results]
+    scores = [found.value for result in item_results if (found := result.evaluations.get(solved)) is not None]
+    n_solved = sum(isinstance(value, int | float) and value >= 1 for value in scores)
+    if not n_solved or None in costs:
+        return None
+    total = sum(cost for cost in costs if cost is not None)
+    return Score(value=total / n_solved, comment=f"{total:.4g} USD for {n_solved} of {len(costs)} solved")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from evalflows.evaluators import actions_match, state_matches, tool_errors, turns_to_goal
-from evalflows.evaluators.views import Evaluation, Evaluations, RunView
+from evalflows.evaluators import actions_match, cost_per_solved, state_matches, tool_errors, turns_to_goal
+from evalflows.evaluators.views import Evaluation, Evaluations, ExampleView, ItemResult, RunView
 
 STATE = {"orders": {"A1": {"status": "refunded", "total": 20.004, "at": "now"}}, "log": [1, 2]}
 
@@ -105,3 +105,16 @@ def test_turns_of_what_was_solved_and_tools_that_failed() -> None:
     ]
     score = tool_errors(outputs, RunView(id="r", inputs={}, outputs=outputs, steps=steps))
     assert (score.value, score.comment) == (1, "refund 1")
+
+
+def test_what_a_solved_task_costs() -> None:
+    def result(cost: float | None, value: float | None) -> ItemResult:
+        scores = Evaluations([Evaluation(name="state_matches", value=value)])
+        run = RunView(id="r", inputs={}, outputs={}, cost_usd=cost)
+        return ItemResult(item=ExampleView(id="q", inputs={}), output=None, evaluations=scores, run=run)
+
+    score = cost_per_solved([result(0.1, 1.0), result(0.2, 0.0), result(0.3, 1.0), result(0.0, None)])
+    assert score is not None and score.value == pytest.approx(0.3)
+    assert score.comment == "0.6 USD for 2 of 4 solved"
+    assert cost_per_solved([result(0.1, 0.0)]) is None
+    assert cost_per_solved([result(0.1, 1.0), result(None, 1.0)]) is None

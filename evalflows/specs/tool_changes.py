@@ -36,7 +36,10 @@ def refuse_changes(given: ExperimentSpec, changed: ExperimentSpec) -> None:
 def _may_change(path: tuple[str | int, ...], old: Any, new: Any) -> bool:
     if path[0] == "targets" and len(path) > 2:
         names_file = path[-1] == "file" or (isinstance(new, dict) and "file" in new)
-        return path[2] in OF_TARGETS and not names_file
+        if path[2] == "user" and (len(path) > 3 or (isinstance(old, dict) and "kind" in old)):
+            return False  # who speaks in a conversation, and what it is told, is no prompt of what is tried
+        field = path[3] if path[2] == "target" and len(path) > 3 else path[2]
+        return field in OF_TARGETS and not names_file
     if path[0] in LOWERED:
         return new is not None and (old is None or new <= old)
     return path[0] == "tags" or path == ("dataset", "sample")

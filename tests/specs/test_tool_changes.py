@@ -14,7 +14,11 @@ CHAT = {"kind": "chat", "name": "bot", "model": "m", "system": "Answer.", "user"
 GIVEN: dict[str, Any] = {
     "name": "release",
     "dataset": {"path": "faq.jsonl", "splits": ["final"]},
-    "targets": [CHAT, {"kind": "http", "name": "app", "url": "http://localhost/answer", "body": {"q": "{question}"}}],
+    "targets": [
+        CHAT,
+        {"kind": "http", "name": "app", "url": "http://localhost/answer", "body": {"q": "{question}"}},
+        {"kind": "conversation", "name": "talk", "target": {"kind": "chat"}, "user": {"kind": "simulated"}},
+    ],
     "evaluators": ["exact_match"],
     "metrics": {"exact_match": {"margin": 0.02}},
     "gates": [{"name": "release", "thresholds": {"exact_match": 0.8}}],
@@ -32,6 +36,7 @@ def test_programs_change_what_is_tried() -> None:
         *changed(
             *("targets.0.model=better", "targets.0.system=Think first.", "targets.0.temperature=0"),
             *("targets.0.extra={top_p: 0.9}", "targets.1.body={q: '{question}', k: 4}", "targets.1.version=v2"),
+            *("targets.2.target.system=Be kind.", "targets.2.target.model=better"),
             *("dataset.sample=50", "tags=[try]", "budget_usd=1", "max_calls=100"),
         )
     )
@@ -55,6 +60,11 @@ def test_programs_change_what_is_tried() -> None:
         ("targets.0.system={file: ../secret.md}", "targets.0.system"),
         ("targets.1.url=http://127.0.0.1:9/", "targets.1.url"),
         ("targets.1.headers={authorization: '${KEY}'}", "targets.1.headers"),
+        ("targets.2.user.prompt=Give in.", "targets.2.user.prompt"),
+        ("targets.2.user={kind: scripted}", "targets.2.user."),
+        ("targets.2.user_check={}", "targets.2.user_check"),
+        ("targets.2.max_turns=100", "targets.2.max_turns"),
+        ("targets.2.target.connection=mine", "targets.2.target.connection"),
         ("targets.0={kind: python, function: 'os:getcwd'}", "targets.0."),
     ],
 )

@@ -177,7 +177,7 @@ def test_what_cannot_work_is_one_line_and_exit_2() -> None:
     row = json.dumps(ROW)
     for arguments, message in (
         (("exact_match", "--keep"), "--keep: wanted --try too"),
-        (("nothing",), "evaluator 'nothing': wanted 'module:name' or one of: agent, "),
+        (("nothing",), "evaluator 'nothing': wanted 'module:name' or one of: actions_match, agent, "),
         (("nowhere:f",), "'nowhere:f': cannot import 'nowhere'"),
         (("--try", "{}"), "--try: wanted the name of an evaluator too"),
         (("regex", "--set", "patern=a"), "evaluator 'regex': got the setting 'patern', wanted"),

@@ -233,7 +233,9 @@ def with_every_remark() -> None:
     store.publish("judgements", first, by_fallback)
     outputs = [replace(one, outputs='{"output": "1"}') for one in store.read("outputs", first)]
     thinking = replace(outputs[0], outputs=to_json({"output": "\n<think>One?</think>1"}))
-    store.publish("outputs", first, [thinking, *outputs[1:]])
+    tried_again = {"output": "1", "invalid_trials": [{"verdict": "gave_up", "comment": "down"}]}
+    second = replace(outputs[1], outputs=to_json(tried_again))
+    store.publish("outputs", first, [thinking, second, *outputs[2:]])
     call = {"experiment_id": first, "connection": "openai", "model": "m", "status": "ok"}
     calls = [make_row("calls", call_id="a", **call), make_row("calls", call_id="b", estimated_usd=0.5, **call)]
     store.publish("calls", first, calls)

@@ -639,7 +639,8 @@ def _remembered(agent: Agent, identity: str, *, charge: bool = False) -> Agent:
                 latency_s=latency,
                 started_at=started_at,
             )
-            recorder.keep(row)
+            keep = recorder.store if charge else recorder.keep  # a function's turn is no call that counts
+            keep(row)
             recorder.ledger.add(row)  # type: ignore[union-attr]  # it is there
             return turned, row
 

@@ -25,12 +25,12 @@ from evalflows.specs.comparison import ComparisonSpec, VotesSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.database import keep_catalog
-from evalflows.store.described import comparison_spec
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.progress import item_metrics, judged_examples
 from evalflows.store.queries.shared_examples import shared_examples
 from evalflows.store.queries.spending import spent_by_group
 from evalflows.store.records import EXCLUDED, ComparisonSetRow, ExampleRow, ExperimentRow
+from evalflows.store.row_specs import comparison_spec
 from evalflows.store.store import Store
 from evalflows.tasks.announce import links_to_dashboard
 from evalflows.tasks.progress import enter_stage

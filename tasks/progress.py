@@ -22,8 +22,8 @@ from evalflows.reports.progress import Progress
 from evalflows.server_watch import report_if_possible
 from evalflows.specs.errors import GateFailedError, IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.described import experiment_spec
 from evalflows.store.records import ExperimentRow
+from evalflows.store.row_specs import experiment_spec
 from evalflows.store.store import Store
 from evalflows.tasks.engines import ended_work, not_done
 

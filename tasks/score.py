@@ -21,9 +21,9 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metrics import CompositeSpec
-from evalflows.store.described import experiment_spec
 from evalflows.store.queries.lookup import find_experiments, run_groups
 from evalflows.store.records import ExperimentRow, JudgementRow, OutputRow, derived_id
+from evalflows.store.row_specs import experiment_spec
 from evalflows.store.spool import Spool
 from evalflows.store.store import Store
 from evalflows.tasks.limits import within_provider_limits

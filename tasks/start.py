@@ -34,13 +34,14 @@ from evalflows.specs.errors import UNREACHABLE, InputError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.traces import TraceEvaluationSpec
-from evalflows.store.described import DescribedEvaluator, comparison_spec, experiment_spec, from_described, to_described
+from evalflows.store.described import DescribedEvaluator, from_described, to_described
 from evalflows.store.erasing import refuse_erased
 from evalflows.store.leases import Lease, hold_lease, refuse_if_in_use
 from evalflows.store.queries.lookup import newest_start
 from evalflows.store.queries.progress import open_work
 from evalflows.store.queries.shared_examples import shared_examples
 from evalflows.store.records import ComparisonSetRow, ExperimentRow, after, dependent_id, new_id, now, to_json
+from evalflows.store.row_specs import comparison_spec, experiment_spec
 from evalflows.store.schemas import COMPARISON_TABLES, EXPERIMENT_TABLES
 from evalflows.store.spool import ENDING_S, recover
 from evalflows.store.store import Store

@@ -26,10 +26,10 @@ from evalflows.specs.errors import IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
 from evalflows.store.database import keep_catalog, shared
-from evalflows.store.described import experiment_spec
 from evalflows.store.packing import pack_many
 from evalflows.store.queries.values import are_many
 from evalflows.store.records import ExperimentRow
+from evalflows.store.row_specs import experiment_spec
 from evalflows.store.store import Store
 from evalflows.tasks.announce import links_to_dashboard
 from evalflows.tasks.progress import enter_stage

@@ -26,10 +26,10 @@ from evalflows.specs.metric_names import MEASURES, TRIAL, base_metric, metric_of
 from evalflows.stats.clusters import clustering_of
 from evalflows.stats.means import ShareEstimate, share_estimate
 from evalflows.stats.proportions import PairShare, pair_share
-from evalflows.store.described import experiment_spec
 from evalflows.store.queries.conclusions import Approval, approvals
 from evalflows.store.queries.values import Mask, MetricValues, RepetitionValues, has_two_values, repetition_values
 from evalflows.store.records import DecisionConclusion, ExperimentRow, Reason
+from evalflows.store.row_specs import experiment_spec
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 

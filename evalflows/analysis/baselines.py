@@ -12,12 +12,12 @@ from evalflows.specs.files import located
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import TRIAL
 from evalflows.specs.values import words
-from evalflows.store.described import experiment_spec
 from evalflows.store.evidence import evidence_on
 from evalflows.store.kept_checks import keep_check
 from evalflows.store.queries.conclusions import DOOR, Door, approvals, approved, conclusions_on
 from evalflows.store.queries.continuing import continued_by
 from evalflows.store.records import FINAL, BaselineRow, ExperimentRow, after, derived_id, new_id, to_json
+from evalflows.store.row_specs import experiment_spec
 from evalflows.store.signatures import sign, signature_of
 from evalflows.store.store import Store
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from evalflows.analysis.robustness import parts_of, scores_by_example
 from evalflows.specs.errors import InputError
 from evalflows.stats.weights import CalibratedWeights, calibrated_weights, checked_weights, normalised, run_parts
-from evalflows.store.described import experiment_spec
 from evalflows.store.records import ExperimentRow
+from evalflows.store.row_specs import experiment_spec
 from evalflows.store.store import Store
 
 

@@ -34,7 +34,6 @@ from evalflows.stats.paired import PairedDifference
 from evalflows.stats.pass_at_k import pass_at_k, pass_hat_k
 from evalflows.stats.power import smallest_detectable, unseen_variance
 from evalflows.stats.proportions import normal_quantile
-from evalflows.store.described import experiment_spec
 from evalflows.store.queries.shared_examples import SharedRounds, places_of, shared_rounds, slice_values
 from evalflows.store.queries.values import (
     MetricValues,
@@ -45,6 +44,7 @@ from evalflows.store.queries.values import (
     trials,
 )
 from evalflows.store.records import EstimateRow, ExperimentRow, Reason, VerdictRow, derived_id
+from evalflows.store.row_specs import experiment_spec
 from evalflows.store.store import Store
 
 POWER = 0.8

@@ -21,7 +21,6 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import RecordedTarget
-from evalflows.store.described import experiment_spec
 from evalflows.store.kept_checks import keep_check
 from evalflows.store.leases import held_leases, hold_lease
 from evalflows.store.manifests import user_name
@@ -29,6 +28,7 @@ from evalflows.store.queries.conclusions import approvals
 from evalflows.store.queries.looks import LOOK, Look, final_ids, look_id, look_of, looks_at, reading_id, unkept_looks
 from evalflows.store.queries.progress import spooled_rows
 from evalflows.store.records import FINAL, to_json
+from evalflows.store.row_specs import experiment_spec
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 

@@ -16,9 +16,9 @@ from evalflows.engine.pair_trials import pairs_of
 from evalflows.stats.length_control import LengthControlled, length_controlled_rates
 from evalflows.stats.means import linearised
 from evalflows.stats.paired import PairedDifference, paired_difference
-from evalflows.store.described import comparison_spec
 from evalflows.store.queries.shared_examples import has_value, value_at
 from evalflows.store.records import ComparisonSetRow, ExampleRow, Reason, ReasonCode
+from evalflows.store.row_specs import comparison_spec
 from evalflows.store.sql import ask_arrow
 from evalflows.store.store import Store
 

@@ -12,10 +12,10 @@ from evalflows.api.results import Compared, experiment_row, identity_of
 from evalflows.specs.errors import InputError
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import TRIAL
-from evalflows.store.described import experiment_spec, gate_spec
 from evalflows.store.evidence import evidence_on
 from evalflows.store.queries.shared_examples import check_slices_of
 from evalflows.store.records import BaselineRow, DecisionRow
+from evalflows.store.row_specs import experiment_spec, gate_spec
 from evalflows.store.store import Store
 
 

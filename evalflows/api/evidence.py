@@ -17,9 +17,9 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.files import read_regular
 from evalflows.specs.gate import RULE_FIELDS
 from evalflows.specs.metric_names import base_metric, sliced_metric
-from evalflows.store.described import experiment_spec, gate_spec
 from evalflows.store.queries.shared_examples import slice_values
 from evalflows.store.records import ExperimentRow, now
+from evalflows.store.row_specs import experiment_spec, gate_spec
 from evalflows.store.signatures import sign_text, signer_of
 from evalflows.store.sql import ask
 from evalflows.store.store import Store

@@ -23,9 +23,9 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store import records
-from evalflows.store.described import experiment_spec
 from evalflows.store.labels import MACHINE, later_labels
 from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.row_specs import experiment_spec
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.spilled import SpilledRows
 from evalflows.store.store import Store

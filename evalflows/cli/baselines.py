@@ -34,7 +34,7 @@ def approve(experiment: str, name: str | None, reason: str | None, by: str | Non
     store = existing_store()
     (identity,) = find_experiments(store, experiment, just_one=True)
     from evalflows.analysis.baselines import approve_baseline
-    from evalflows.store.described import experiment_spec
+    from evalflows.store.row_specs import experiment_spec
 
     (row,) = store.read("experiments", identity)
     through: Door = "terminal" if sys.stdin.isatty() and console().is_terminal else "pipe"

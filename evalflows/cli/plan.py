@@ -63,7 +63,7 @@ def plan(
 def _spec_of(reference: str, changes: Sequence[str]) -> "ExperimentSpec":
     """Return the spec in a file, or that of a stored experiment if no such file exists but such an experiment does."""
     from evalflows.specs.experiment import change_experiment, load_experiment
-    from evalflows.store.described import experiment_spec
+    from evalflows.store.row_specs import experiment_spec
 
     if not Path(reference).exists() and not reference.endswith((".yaml", ".yml")):
         store = existing_store()

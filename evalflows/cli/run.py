@@ -129,7 +129,7 @@ def resume(experiment: str, changes: tuple[str, ...], detail: Detail, form: str,
     --set can change limits, such as --set budget_usd=10, but no setting that affects the answers.
     """
     from evalflows.specs.experiment import change_experiment
-    from evalflows.store.described import experiment_spec
+    from evalflows.store.row_specs import experiment_spec
 
     with one_line_errors(verbose):
         store = existing_store()
@@ -146,7 +146,7 @@ def _resume_comparison(
 ) -> None:
     from evalflows.cli.compare import run_comparison
     from evalflows.specs.files import change_spec
-    from evalflows.store.described import comparison_spec
+    from evalflows.store.row_specs import comparison_spec
 
     (row,) = store.read("comparison_sets", lookup.find_comparison(store, reference))
     spec = change_spec(comparison_spec(row), changes, f"comparison {row.name!r}")

@@ -161,7 +161,7 @@ def _experiment(store: Store, reference: str) -> str:
 def _changed(row: "ExperimentRow", prompt: Path, field: str | None) -> "ExperimentSpec":
     """Return the spec of an experiment with another prompt, and without its gates and other targets."""
     from evalflows.specs.target import ChatTarget  # late: the other imports are enough to refuse
-    from evalflows.store.described import experiment_spec
+    from evalflows.store.row_specs import experiment_spec
 
     spec = experiment_spec(row)
     target = next(target for target in spec.targets if target.name == row.target)

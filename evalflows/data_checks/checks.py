@@ -13,11 +13,11 @@ from evalflows.data_checks.suites import SHOWN_VALUES, load_expectations, suite_
 from evalflows.specs.dataset import DatasetSpec, Expectation
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.described import experiment_spec
 from evalflows.store.layout import identifier, quoted
 from evalflows.store.queries import checked_columns
 from evalflows.store.queries.continuing import continued_by
 from evalflows.store.records import CheckRow, ExperimentRow, OutputStatus, ScoreStatus, derived_id, to_json
+from evalflows.store.row_specs import experiment_spec
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store
 

@@ -30,8 +30,9 @@ from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, TargetSpec, asked
-from evalflows.store.described import experiment_spec, to_described
+from evalflows.store.described import to_described
 from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow
+from evalflows.store.row_specs import experiment_spec
 from evalflows.store.schemas import to_rows
 from evalflows.store.snapshots import Examples, load_snapshot, size_of
 from evalflows.store.store import Store

@@ -9,8 +9,8 @@ from typing import Literal, TypeVar
 from evalflows.engine.chunks import MIN_CHUNK_SIZE, Chunk
 from evalflows.engine.tally import Planned
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.store.described import comparison_spec
 from evalflows.store.records import ComparisonSetRow, ExampleRow, Winner, derived_id
+from evalflows.store.row_specs import comparison_spec
 
 MAX_PAIR_CHUNKS = 200
 """Chunks per comparison: each is one task run."""

@@ -18,11 +18,12 @@ from evalflows.engine.workers import Workers
 from evalflows.evaluators.score import Place
 from evalflows.evaluators.views import RunView, offer_pair
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.store.described import comparison_spec, to_described
+from evalflows.store.described import to_described
 from evalflows.store.queries.complete_judgements import FAILED_OUTPUT, judgement_id, pair_id
 from evalflows.store.queries.progress import item_metrics
 from evalflows.store.queries.shared_examples import shared_examples
 from evalflows.store.records import ComparisonSetRow, ExampleRow, ExperimentRow, JudgementRow, OutputRow
+from evalflows.store.row_specs import comparison_spec
 from evalflows.store.snapshots import Examples, size_of
 from evalflows.store.spilled import SpilledRows
 from evalflows.store.store import Store

@@ -8,9 +8,10 @@ from evalflows.reports.worst import WorstItem, is_higher_better, item_lines, wor
 from evalflows.specs.escaping import one_line
 from evalflows.specs.metric_names import metric_of
 from evalflows.store import Store
-from evalflows.store.described import gate_spec, rule_outcomes
+from evalflows.store.described import rule_outcomes
 from evalflows.store.queries.looks import final_ids
 from evalflows.store.records import DecisionRow, from_json
+from evalflows.store.row_specs import gate_spec
 
 SHOWN = 5
 WIDTH = 100

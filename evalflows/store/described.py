@@ -1,30 +1,14 @@
 """What rows hold as JSON: what judged a run (evaluators, composites and the mapper, with the versions that tell runs
-apart), the outcome of each rule of a decision, and specs, parsed once and cached; specs are frozen, so sharing them is
-safe.
-
-Each raises StorageError for one that cannot be read: another version stored it, or something else changed the row.
+apart), and the outcome of each rule of a decision. Specs are read by row_specs.py, which needs pydantic.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from functools import lru_cache
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal
 
-from pydantic import BaseModel, ValidationError
-
-from evalflows.specs.comparison import ComparisonSpec
-from evalflows.specs.errors import StorageError, first_problem
-from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.gate import GateSpec
-from evalflows.store.records import ComparisonSetRow, DecisionRow, ExperimentRow, Json, ReasonCode, from_json, to_json
+from evalflows.store.records import Json, ReasonCode, from_json, to_json
 
 DescribedScope = Literal["item", "run", "pair", "composite", "mapper"]
-
-CACHE_SIZE = 64
-"""Enough specs for a few run groups, and for the pairs of a backtest."""
-
-
-Spec = TypeVar("Spec", bound=BaseModel)
 
 Kind = Literal["non_inferiority", "superiority", "threshold", "confident_threshold"]
 
@@ -70,30 +54,6 @@ def from_described(text: Json) -> list[DescribedEvaluator]:
         DescribedEvaluator(**{name: value for name, value in stored.items() if name in DescribedEvaluator.__slots__})
         for stored in from_json(text)
     ]
-
-
-def experiment_spec(row: ExperimentRow) -> ExperimentSpec:
-    return _stored(ExperimentSpec, row.spec, row.experiment_id)
-
-
-def comparison_spec(row: ComparisonSetRow) -> ComparisonSpec:
-    return _stored(ComparisonSpec, row.spec, row.comparison_id)
-
-
-def gate_spec(row: DecisionRow) -> GateSpec:
-    return _stored(GateSpec, row.policy, row.decision_id)
-
-
-def _stored(kind: type[Spec], text: str, owner: str) -> Spec:
-    try:
-        return cast("Spec", _parsed(kind, text))
-    except ValidationError as error:
-        raise StorageError(first_problem(error, f"{owner}: the stored spec cannot be read")) from error
-
-
-@lru_cache(CACHE_SIZE)
-def _parsed(kind: type[BaseModel], text: str) -> BaseModel:
-    return kind.model_validate_json(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

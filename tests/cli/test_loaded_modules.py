@@ -60,7 +60,7 @@ NEEDED: dict[str, set[str]] = {
     "export parquet bi --only results": STORE,
     "export postgres --help": STORE,
     "sql --format parquet --output out.parquet select\t1": FILES,
-    "connections": {*SPECS, "httpx2"},  # of the list of prices
+    "connections": {"httpx2", "pydantic"},  # of the list of prices
     "evaluators": {*SPECS, "numpy"},
     "run no_such_file.yaml": SPECS,
     "robustness --help": STORE,

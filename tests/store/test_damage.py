@@ -27,7 +27,6 @@ from evalflows.llm.ledger import Ledger
 from evalflows.reports.results import results_of
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.store.database import shared
-from evalflows.store.described import experiment_spec
 from evalflows.store.files import FORMAT
 from evalflows.store.marker import note_packed
 from evalflows.store.queries.conclusions import approved
@@ -35,6 +34,7 @@ from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.values import metric_values, places_where
 from evalflows.store.query_process import _DAMAGED, QueryLimits, _answer
 from evalflows.store.read_only_files import ReadOnlyFiles
+from evalflows.store.row_specs import experiment_spec
 from evalflows.store.snapshots import current_snapshot, load_snapshot
 from evalflows.store.sql import ask, rows_from, select_from
 from evalflows.store.store import Store

@@ -15,7 +15,7 @@ from evalflows.reports.comparison import comparison_report
 from evalflows.reports.markdown_pages import after_comparison
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.stats.sequential import confidence_sequence
-from evalflows.store.described import comparison_spec
+from evalflows.store.row_specs import comparison_spec
 from evalflows.store.store import Store
 from evalflows.tasks.compare import check_and_resolve, compute_win_rates, why_comparison_stops
 from evalflows.tasks.finish import finish

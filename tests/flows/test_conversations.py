@@ -11,7 +11,7 @@ import yaml
 from catalog_rows import one, rows
 from click.testing import CliRunner
 from endpoint import Endpoint, Reply, Request, completion, serving
-from interrupted_runs import finish, start, when_called
+from interrupted_runs import finish, killed_and_resumed
 from shop import ORDERS
 
 from evalflows import run
@@ -167,13 +167,7 @@ def test_a_killed_conversation_goes_on_at_its_turn(
     moments = sorted(random.Random(7).sample(range(10, total - 20), kills))
     with serving(Endpoint(latency_s=0.02, answer=talk)) as endpoint:
         path = write_spec(tmp_path, endpoint.base_url, items)
-        process = start(tmp_path, prefect_environment, tmp_path / "killed", "run", str(path))
-        for moment in moments:
-            when_called(process, endpoint, moment)
-            process.kill()
-            process.communicate()
-            process = start(tmp_path, prefect_environment, tmp_path / "killed", "resume", "killed")
-        finish(process)
+        finish(killed_and_resumed(tmp_path, prefect_environment, path, endpoint, moments))
         seen, repeated = endpoint.calls, endpoint.repeated()
     print(f"killed at calls {moments}: the endpoint saw {seen} calls for {total}, {repeated} of them again")
     assert repeated <= kills * 10

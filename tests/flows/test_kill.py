@@ -13,6 +13,7 @@ from interrupted_runs import (
     ITEMS,
     PER_ITEM,
     finish,
+    killed_and_resumed,
     output_of,
     resume,
     rows_of,
@@ -34,13 +35,7 @@ def test_killed_and_resumed(tmp_path: Path, prefect_environment: dict[str, str],
     moments = sorted(random.Random(7).sample(range(20, total - 20), kills))
     with serving(Endpoint(latency_s=0.02)) as endpoint:
         spec = write_spec(tmp_path, endpoint.base_url, items)
-        process = start(tmp_path, prefect_environment, tmp_path / "killed", "run", str(spec))
-        for moment in moments:
-            when_called(process, endpoint, moment)
-            process.kill()
-            process.communicate()
-            process = start(tmp_path, prefect_environment, tmp_path / "killed", "resume", "killed")
-        finish(process)
+        finish(killed_and_resumed(tmp_path, prefect_environment, spec, endpoint, moments))
         seen, repeated = endpoint.calls, endpoint.repeated()
 
         if kills > 1:

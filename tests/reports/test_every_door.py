@@ -217,6 +217,7 @@ def with_every_remark() -> None:
             target=name,
             name=f"qa-{name}",
             target_version=f"v{place}",
+            target_kind="conversation" if place else "python",
             budget_usd=1.0,
             evaluators=to_json([{"name": one, "version": "e1"} for one in (*scores, "near", "of one")]),
         )

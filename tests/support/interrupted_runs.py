@@ -88,6 +88,19 @@ def rows_of(store: Path | str) -> list[Any]:
         return catalog.execute(ROWS).fetchall()
 
 
+def killed_and_resumed(
+    folder: Path, environment: dict[str, str], spec: Path, endpoint: Endpoint, moments: list[int]
+) -> subprocess.Popen[bytes]:
+    """Run a spec called `killed` on a store of that name; kill and resume it after these numbers of calls."""
+    process = start(folder, environment, folder / "killed", "run", str(spec))
+    for moment in moments:
+        when_called(process, endpoint, moment)
+        process.kill()
+        process.communicate()
+        process = start(folder, environment, folder / "killed", "resume", "killed")
+    return process
+
+
 def when_called(process: subprocess.Popen[bytes], endpoint: Endpoint, calls: int) -> None:
     deadline = time.monotonic() + 60
     while endpoint.calls < calls:

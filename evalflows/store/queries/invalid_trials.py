@@ -8,13 +8,16 @@ from evalflows.store.store import Store
 
 _TRIALS = """
 with counted as (
-    select experiment_id, case when error_kind = 'invalid_trial' then 2
-                               else coalesce(json_array_length(outputs -> '$.invalid_trials'), 0) end as invalid,
+    select experiment_id, target,
+           case when error_kind = 'invalid_trial' then 2
+                else coalesce(json_array_length(outputs -> '$.invalid_trials'), 0) end as invalid,
            case when status = 'ok' then 1 else 0 end as valid
-    from outputs where is_one_of(experiment_id, $1) and (status = 'ok' or error_kind = 'invalid_trial')
+    from outputs join experiments using (experiment_id)
+    where is_one_of(experiment_id, $1) and target_kind = 'conversation'
+          and (status = 'ok' or error_kind = 'invalid_trial')
 )
 select experiment_id, target, sum(invalid)::integer as invalid, sum(invalid + valid)::integer as trials
-from counted join experiments using (experiment_id) group by all having sum(invalid) > 0 order by target
+from counted group by all having sum(invalid) > 0 order by target
 """
 
 

@@ -8,9 +8,9 @@ from evalflows.analysis.trace_datasets import loaded_dataset
 from evalflows.engine.play import Tell, play_conversation
 from evalflows.llm.ledger import Usage
 from evalflows.specs.dialogue import STATE
-from evalflows.specs.errors import InputError, names_to_choose, short
+from evalflows.specs.errors import InputError, names_to_choose
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.tool_changes import differences
+from evalflows.specs.tool_changes import difference_lines
 from evalflows.store.records import from_json
 from evalflows.store.store import Store
 
@@ -44,6 +44,5 @@ def play(
     before: dict[str, Any] = next((fields[STATE] for fields in stored if STATE in fields), {})
     after: dict[str, Any] = answer.outputs.get(STATE) or {}
     shared = before.keys() & after.keys()
-    found = differences({name: before[name] for name in shared}, {name: after[name] for name in shared})
-    changed = [f"{'.'.join(map(str, path))}: {short(was)} → {short(now)}" for path, was, now in found]
-    return Played(outputs=answer.outputs, spent=spent, changes=changed)
+    changes = difference_lines({name: before[name] for name in shared}, {name: after[name] for name in shared})
+    return Played(outputs=answer.outputs, spent=spent, changes=changes)

@@ -116,7 +116,8 @@ def _play(example: str, path: str, changes: Sequence[str], target: str | None, u
     if form == "json":
         print_json({**played.outputs, "changes": played.changes, "cost_usd": played.spent.cost_usd})
         return
-    echo(f"ended: {played.outputs['ended']}; {played.spent.calls or 0} model calls")
+    calls = "an unknown number of" if played.spent.calls is None else played.spent.calls
+    echo(f"ended: {played.outputs['ended']}; {calls} model calls")
     for line in played.changes:
         echo(f"  {line}")
 

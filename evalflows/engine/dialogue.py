@@ -16,7 +16,7 @@ from inspect import Parameter
 from typing import Any, Final, NamedTuple, Protocol
 
 from evalflows.engine.worlds import World, WorldClass, WorldView, require_mcp, serve_world, world_class
-from evalflows.evaluators.judges.user_kept_to_goal import KEPT, user_kept_to_goal
+from evalflows.evaluators.judges.user_kept_to_goal import user_kept_to_goal
 from evalflows.evaluators.prompt_texts import NONE, shipped
 from evalflows.llm.application_calls import APPLICATION, charged
 from evalflows.llm.endpoint_errors import fault_of
@@ -36,7 +36,7 @@ from evalflows.specs.dialogue import (
 from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, CallError, ErrorKind, InputError, StorageError, short
 from evalflows.specs.files import texts
 from evalflows.specs.placeholders import fill, fill_json, placeholders
-from evalflows.specs.protocols import Complete, Completes, Message, Post
+from evalflows.specs.protocols import Complete, Completes, Message, Post, Posted
 from evalflows.specs.reference import is_called, load, name_of, parameters_of, version_of
 from evalflows.specs.target import ChatTarget, ConversationTarget, HttpTarget, PythonTarget, is_address
 from evalflows.specs.thinking import without_thinking
@@ -64,8 +64,13 @@ ALSO_OFFERED = (
 """What a function in a conversation can ask for, besides what other targets can: the messages so far, those since the
 target answered last, the text of the newest one, the id of the conversation, the number of the turn from 1
 (`turn_counter`: from 0), and the world, which the target gets, or its state."""
+HIDDEN = frozenset({*USER_FIELDS, *SCRIPT_FIELDS, HISTORY, STATE})
+"""Fields of the inputs that the target does not see: the user's and the world's."""
 TEXT_FIELDS = ("output", "answer", "message", "content", "response")
 """Fields in which an answer of several fields has its message."""
+
+BLAMED_ALREADY: frozenset[ErrorKind] = UNREACHABLE | NOT_ATTEMPTED | {"world_failed", "too_many_turns"}
+"""Kinds of errors that are neither the target's nor the user's, or say already whose they are."""
 
 TURN: Final = "turn"
 """The kind of the rows of a function's turns, which nobody pays."""
@@ -107,8 +112,7 @@ class Trial:
     @property
     def agent_inputs(self) -> dict[str, Any]:
         """The inputs without what only the user and the world may see."""
-        hidden = {*USER_FIELDS, *SCRIPT_FIELDS, HISTORY, STATE}
-        return {name: value for name, value in self.available["inputs"].items() if name not in hidden}
+        return {name: value for name, value in self.available["inputs"].items() if name not in HIDDEN}
 
     def repeat(self, turn: int) -> int:
         """Return what tells the calls of this turn from all others: a seed of example, repetition, trial and turn."""
@@ -259,7 +263,7 @@ class _Talk:
         available = trial.available
         judging = user_kept_to_goal(available["inputs"], dict(outputs), available["metadata"], complete)
         score = await _blamed(judging, "user_failed", "user_check")
-        return None if score is None or score.value else {"verdict": score.label or KEPT, "comment": score.comment}
+        return None if score is None or score.value else {"verdict": score.label, "comment": score.comment}
 
 
 @contextmanager
@@ -279,10 +283,7 @@ async def _blamed(work: Awaitable[Any], kind: ErrorKind, who: str) -> Any:
     except StorageError:
         raise
     except Exception as error:
-        if isinstance(error, CallError) and error.kind in UNREACHABLE | NOT_ATTEMPTED | {
-            "world_failed",
-            "too_many_turns",
-        }:
+        if isinstance(error, CallError) and error.kind in BLAMED_ALREADY:
             raise
         fault = fault_of(error)
         raise CallError(kind, f"{who}: {fault}", attempts=fault.attempts, trace=fault.trace) from error
@@ -535,9 +536,7 @@ def _invoked(graph: Any) -> Callable[..., Any]:
 
 def _function_agent(spec: ConversationTarget, inner: PythonTarget, fields: frozenset[str]) -> Agent:
     function = _loaded(inner.function)
-    hidden = {*USER_FIELDS, *SCRIPT_FIELDS, HISTORY, STATE}
-    where = f"target {spec.name!r}"
-    call = _function(function, where, fields - hidden, inner.timeout_s, is_target=True)
+    call = _function(function, f"target {spec.name!r}", fields - HIDDEN, inner.timeout_s, is_target=True)
 
     async def answer(trial: Trial, turn: int) -> Turn:
         returned = await call(trial, turn)
@@ -548,7 +547,11 @@ def _function_agent(spec: ConversationTarget, inner: PythonTarget, fields: froze
 
 def _http_agent(spec: ConversationTarget, inner: HttpTarget, post: Post) -> Agent:
     """Post the messages: all of them, or the new ones if the application gets the id of the conversation."""
-    plain = inner.model_copy(update={"body": "{body}", "answer": None})
+
+    async def send(body: Any, headers: Mapping[str, str] = {}) -> Posted:
+        return await post(body["body"], {**headers, **body["headers"]})
+
+    posting = http(inner.model_copy(update={"body": "{asked}", "answer": None}), send)
 
     async def answer(trial: Trial, turn: int) -> Turn:
         new = trial.messages if spec.session is None else trial.messages[trial.answered :]
@@ -568,22 +571,22 @@ def _http_agent(spec: ConversationTarget, inner: HttpTarget, post: Post) -> Agen
                     headers[place.name] = value
                 elif isinstance(body, dict):
                     body = {**body, place.name: value}
-        asked = http(plain, partial(post, headers=headers))
-        given: Answer = await awaited(asked.call({"inputs": {"body": body}}))
+        asked = {"body": body, "headers": headers}
+        given: Answer = await awaited(posting.call({"inputs": {"asked": asked}}))
         content = given.outputs if inner.answer is None else at_path(given.outputs, inner.answer)
         return Turn(_as_messages(content, trial.messages, "assistant"), given.outputs, given)
 
     return answer
 
 
-def check_conversation(spec: ConversationTarget, available: Mapping[str, Any]) -> None:
+def check_conversation(spec: ConversationTarget, world: WorldClass | None, available: Mapping[str, Any]) -> None:
     """Raise InputError or CallError for an example that lacks what the user, the target or the world needs."""
     given_messages(available)
     if isinstance(spec.user, ScriptedUser):
         script_of(spec.user, available)
     elif isinstance(spec.user, SimulatedUser):
         user_texts(spec.user, available)
-    if (world := world_class(spec)) is not None:
+    if world is not None:
         world.build(available, None).state()
     inner, known, asked = spec.target, {*Trial(available=available, number=0).agent_inputs}, set[str]()
     if isinstance(inner, HttpTarget):
@@ -693,7 +696,7 @@ def _as_messages(returned: Any, before: Sequence[Message], role: str) -> list[Me
     """Return what a function or an application answered as messages, without those that were there before.
 
     Answers are a text, a message, a list of messages, or an object with `messages`; messages are OpenAI's or
-    LangChain's. Raise CallError `agent_failed` for an answer that says nothing, or something else.
+    LangChain's. Raise CallError `bad_return` for an answer that says nothing, or something else: it may have been paid.
     """
     value = _opened(returned)
     if isinstance(value, Mapping) and isinstance(value.get("messages"), list | tuple):
@@ -709,12 +712,12 @@ def _as_messages(returned: Any, before: Sequence[Message], role: str) -> list[Me
         messages = checked_messages([_message(item) for item in listed])
     except (ValueError, TypeError) as error:
         wanted = "wanted a text, a message, or messages"
-        raise CallError("agent_failed", f"answered {short(returned)}, {wanted} ({error})") from None
+        raise CallError("bad_return", f"answered {short(returned)}, {wanted} ({error})") from None
     new = _after(messages, before)
     if not any(
         _text(message).strip() or isinstance(message["content"], list) for message in new if message["role"] == role
     ):
-        raise CallError("agent_failed", f"answered nothing: {short(returned)}")
+        raise CallError("bad_return", f"answered nothing: {short(returned)}")
     return new
 
 

@@ -1,6 +1,8 @@
 """Play one conversation, and tell each message as it is said: with the spec's user, or with another one."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from evalflows.engine.dialogue import Said, User, conversation
 from evalflows.engine.prepare import prepare
@@ -10,6 +12,7 @@ from evalflows.engine.views import RequestedInputs
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.ledger import Ledger, Recorder, Usage, recording
+from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.errors import InputError, names_to_choose
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.protocols import Message
@@ -54,26 +57,35 @@ def play_conversation(
     factory = EvaluatorFactory(prepared.spec, ledger, budget)
     user = None if says is None else _speaking(says)
     made = conversation(target, factory.complete, posts_of, fields_of_all([example]), tell=tell, user=user)
-    with Spool(store, trial, "trial") as spool:
-        recorder = Recorder(
-            keep=spool.add_call,
-            note=spool.note_sent,
-            drop=spool.drop_sent,
-            experiment_id=trial,
-            subject_id=trial,
-            budget=budget,
-            ledger=ledger,
-            connections=factory.connections,
-        )
-        with recording(recorder):
-            answer = loop.run(awaited(made.call(RequestedInputs(example, 0))))
-    store.seal(trial, ["calls"])
+    with recorded_trial(store, trial, ledger, budget, factory.connections) as recorder:
+        answer = loop.run(awaited(made.call(RequestedInputs(example, 0))))
     return answer, recorder.totals()
 
 
-def _speaking(says: Callable[[], str | None]) -> User:
-    import asyncio
+@contextmanager
+def recorded_trial(
+    store: Store, trial: str, ledger: Ledger, budget: Budget, connections: Sequence[ConnectionSpec]
+) -> Iterator[Recorder]:
+    """Record the calls of a block under the id of a trial, and keep those that were paid, also if it fails."""
+    try:
+        with Spool(store, trial, "trial") as spool:
+            recorder = Recorder(
+                keep=spool.add_call,
+                note=spool.note_sent,
+                drop=spool.drop_sent,
+                experiment_id=trial,
+                subject_id=trial,
+                budget=budget,
+                ledger=ledger,
+                connections=connections,
+            )
+            with recording(recorder):
+                yield recorder
+    finally:
+        store.seal(trial, ["calls"])
 
+
+def _speaking(says: Callable[[], str | None]) -> User:
     async def speak(trial: object, turn: int) -> Said:
         text = await asyncio.to_thread(says)
         return Said(None if text is None else {"role": "user", "content": text})

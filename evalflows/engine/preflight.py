@@ -291,11 +291,15 @@ def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[E
 def _check_conversations(target: ConversationTarget, examples: Sequence[ExampleRow]) -> None:
     """Raise InputError for the first example without what a conversation needs, before anything is paid."""
     from evalflows.engine.dialogue import check_conversation  # late: it loads judges
+    from evalflows.engine.worlds import world_class
 
+    world = world_class(target)
     for example in examples:
         inputs, metadata = _inputs(example.example_id, example.inputs), from_json(example.metadata) or {}
         try:
-            check_conversation(target, {"inputs": inputs, "metadata": metadata, "example_id": example.example_id})
+            check_conversation(
+                target, world, {"inputs": inputs, "metadata": metadata, "example_id": example.example_id}
+            )
         except (InputError, CallError) as error:
             raise InputError(f"target {target.name!r}: example {example.example_id!r}: {error}") from error
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from evalflows.engine.play import recorded_trial
 from evalflows.evaluators.agents.transcript import entry_of, lines
 from evalflows.evaluators.fence import fenced
 from evalflows.evaluators.judging import ask
@@ -13,11 +14,10 @@ from evalflows.llm import loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.connect import completer
 from evalflows.llm.connections import known, resolve
-from evalflows.llm.ledger import Ledger, Recorder, recording
+from evalflows.llm.ledger import Ledger
 from evalflows.specs.errors import CallError
 from evalflows.specs.protocols import Complete
 from evalflows.store.records import new_id
-from evalflows.store.spool import Spool
 from evalflows.store.store import Store
 
 PROMPT = shipped("draw_user")
@@ -37,23 +37,15 @@ def draw_users(
     and the conversation as `original`. Paid calls are stored in the ledger. Raise InputError for a connection that
     cannot be used.
     """
-    trial, spec = new_id("trial"), resolve(connection, {})
-    complete = completer(connection, spec, Ledger(store, trial), model=model, budget=Budget())
+    trial, budget = new_id("trial"), Budget()
+    ledger = Ledger(store, trial)
+    complete = completer(connection, resolve(connection, {}), ledger, model=model, budget=budget)
 
     async def draw_all() -> list[dict[str, Any] | str]:
         return await asyncio.gather(*(_drawn(row, complete) for row in rows))
 
-    with Spool(store, trial, "trial") as spool:
-        recorder = Recorder(
-            keep=spool.add_call,
-            note=spool.note_sent,
-            experiment_id=trial,
-            subject_id=trial,
-            connections=[*known({}).values()],
-        )
-        with recording(recorder):
-            drawn = loop.run(draw_all())
-    store.seal(trial, ["calls"])
+    with recorded_trial(store, trial, ledger, budget, [*known({}).values()]):
+        drawn = loop.run(draw_all())
     yield from drawn
 
 

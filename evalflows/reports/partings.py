@@ -7,8 +7,7 @@ from typing import Any
 
 from evalflows.reports.example_detail import RunDetail
 from evalflows.specs.dialogue import STATE
-from evalflows.specs.errors import short
-from evalflows.specs.tool_changes import differences
+from evalflows.specs.tool_changes import difference_lines
 
 MOST_DIFFERENCES = 10
 """Differences of two states that are listed."""
@@ -61,9 +60,7 @@ def _alike(old: Sequence[Any], new: Sequence[Any]) -> Iterator[Any]:
 def _of_states(old: Any, new: Any) -> Iterator[str]:
     if old is None or new is None:
         return
-    found = [
-        f"{'.'.join(map(str, path)) or STATE}: {short(was)} → {short(now)}" for path, was, now in differences(old, new)
-    ]
+    found = difference_lines(old, new)
     yield from found[:MOST_DIFFERENCES]
     if len(found) > MOST_DIFFERENCES:
         yield f"and {len(found) - MOST_DIFFERENCES} more"

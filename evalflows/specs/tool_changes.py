@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, short
 from evalflows.specs.experiment import ExperimentSpec
 
 OF_TARGETS = frozenset(
@@ -43,6 +43,12 @@ def _may_change(path: tuple[str | int, ...], old: Any, new: Any) -> bool:
     if path[0] in LOWERED:
         return new is not None and (old is None or new <= old)
     return path[0] == "tags" or path == ("dataset", "sample")
+
+
+def difference_lines(old: Any, new: Any) -> list[str]:
+    """Return where two documents differ, in lines: the path, the old value and the new one."""
+    found = differences(old, new)
+    return [f"{'.'.join(map(str, path)) or 'all'}: {short(was)} → {short(now)}" for path, was, now in found]
 
 
 def differences(

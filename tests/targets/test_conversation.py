@@ -74,7 +74,7 @@ def test_a_script_is_said_to_its_end_after_the_given_history() -> None:
     assert hold(spec(max_turns=1, world="shop:Shop"), state=shop(), turns=["a", "b"])["ended"] == "max_turns"
     for inputs in ({"a": "x", "b": "y"}, {"turns": []}, {"turns": [" "]}, {"turns": [{"role": "nobody"}]}):
         with pytest.raises(InputError, match=r"the user's messages|inputs\.turns"):
-            check_conversation(spec(), {"inputs": inputs, "metadata": {}})
+            check_conversation(spec(), None, {"inputs": inputs, "metadata": {}})
 
 
 def test_functions_get_what_they_ask_for_and_functions_of_openevals_what_they_know() -> None:
@@ -107,7 +107,7 @@ def test_a_simulated_user_knows_its_part_and_ends_the_conversation() -> None:
     assert [message["role"] for message in asked[2]] == ["system", "user", "assistant", "user", "assistant", "user"]
     for metadata, inputs, wanted in (({}, {"shop": "us"}, "the user's goal"), ({"goal": "x"}, {}, "asks for {shop}")):
         with pytest.raises(InputError, match=wanted):
-            check_conversation(spec(target=chat, user=user), {"inputs": inputs, "metadata": metadata})
+            check_conversation(spec(target=chat, user=user), None, {"inputs": inputs, "metadata": metadata})
     asked.clear()
     with pytest.raises(CallError, match="not over after 1 turn") as failed:
         hold(spec(target=chat, user=user, max_turns=1, on_max_turns="fail"), says, {"goal": "x"}, shop="us")

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from evalflows.engine.dialogue import Said, User, conversation
+from evalflows.engine.dialogue import Said, User, check_conversation, conversation
 from evalflows.engine.prepare import prepare
 from evalflows.engine.running import EvaluatorFactory
 from evalflows.engine.spec_targets import fields_of_all, posts_of
 from evalflows.engine.views import RequestedInputs
+from evalflows.engine.worlds import world_class
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.ledger import Ledger, Recorder, Usage, recording
@@ -52,6 +53,7 @@ def play_conversation(
     prepared = prepare(spec.model_copy(update={"targets": [targets[name or next(iter(targets))]], "evaluators": []}))
     (target,) = prepared.spec.targets
     assert isinstance(target, ConversationTarget)
+    check_conversation(target, world_class(target), RequestedInputs(example, 0))
     store, trial = Store(), new_id("trial")
     ledger, budget = Ledger(store, trial), Budget()
     factory = EvaluatorFactory(prepared.spec, ledger, budget)

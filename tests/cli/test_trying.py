@@ -103,6 +103,10 @@ def test_an_example_is_played_turn_by_turn_with_the_script_or_with_you(
     for arguments, says in (
         (["q2", "--spec", "spec.yaml"], "got 'q2'"),
         (["q1"], "got neither"),
+        (
+            ["q1", "--spec", "spec.yaml", "--set", "targets.0.user={kind: simulated}"],
+            "evalflows: the user's goal: got ",
+        ),
         (["q1", "--spec", "spec.yaml", "--target", "x"], "wanted one of: shop"),
         (["q1", "--spec", "spec.yaml", "--set", "targets.0.target.function=shop:silent"], "agent_failed: turn 1"),
     ):

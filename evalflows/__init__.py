@@ -9,6 +9,7 @@ import evalflows.specs.tracebacks  # noqa: F401  # it sets how our exceptions ar
 from evalflows.specs.late_names import lazy_names
 
 if TYPE_CHECKING:
+    from evalflows.analysis.judge_drift import drift_of
     from evalflows.analysis.plan import sentences_of
     from evalflows.analysis.trace_datasets import TraceDataset
     from evalflows.api.batch_result import BatchEvaluationResult
@@ -27,14 +28,16 @@ if TYPE_CHECKING:
 __all__ = [
     "BatchEvaluationResult", "ComparativeResult", "DiffResult", "EvaluatorInputs", "ExperimentResult", "ItemOutcome",
     "Progress", "TraceDataset", "aevaluate", "aevaluate_comparative", "approve", "backtest_gate", "compare",
-    "dataset_from_traces", "decide", "decide_again", "decide_on", "diff", "evaluate", "evaluate_comparative",
-    "evaluate_traces", "gate", "plan", "robustness", "run", "run_batched_evaluation", "sentences_of",
+    "dataset_from_traces", "decide", "decide_again", "decide_on", "diff", "drift_of", "evaluate",
+    "evaluate_comparative", "evaluate_traces", "gate", "plan", "robustness", "run", "run_batched_evaluation",
+    "sentences_of",
 ]  # fmt: skip
 
 
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "analysis.judge_drift": ("drift_of",),
         "analysis.plan": ("sentences_of",),
         "analysis.trace_datasets": ("TraceDataset",),
         "api.batch_result": ("BatchEvaluationResult",),

@@ -56,6 +56,6 @@ def evaluate_traces(
                 note_progress(batch, done.steps, done.repeated)
         lease.check()
         problem = finish_batch(batch)
-        watch_windows(run)
+        watch_windows(run, batch.row)
         raise_problem(batch, problem)
         return batch.row.batch_id

@@ -17,7 +17,14 @@ from evalflows.tasks.score import combine_scores
 from evalflows.tasks.snapshot import freeze_dataset, validate_snapshot
 from evalflows.tasks.start import lease_of, start_experiments
 from evalflows.tasks.take_up import restrict_deployed_run
-from evalflows.tasks.test_and_decide import check_results, compute_differences, decide, publish_results, why_gates_stop
+from evalflows.tasks.test_and_decide import (
+    check_results,
+    compute_differences,
+    decide,
+    publish_results,
+    rejudgements,
+    why_gates_stop,
+)
 from evalflows.tasks.work_through import answer_and_judge, work_through
 
 RUNNER: ThreadPoolTaskRunner[Any] = ThreadPoolTaskRunner(max_workers=4 * CHUNKS_AT_ONCE)
@@ -61,6 +68,9 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None, final: bool 
         if spec.check_results:
             check_results(run, experiments)
         reader = compute_differences(run, experiments)
+        if any(gate.judge_drift == "rejudge" for gate in spec.gates) and not spec.is_trial:
+            for again in rejudgements(run, experiments, reader):
+                run_experiment(again, final=True)
         decisions = decide(run, experiments, reader) if spec.gates and not spec.is_trial else []
         publish_results(run, experiments)
         if decisions:

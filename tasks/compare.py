@@ -12,6 +12,7 @@ from evalflows.analysis.judge_biases import agreements, as_check
 from evalflows.analysis.judge_exclusions import of_comparison
 from evalflows.analysis.preferences import Preferences, preferences_in, slices
 from evalflows.analysis.win_rates import Look, Slices, WinRateEstimates, estimate_win_rates, look_at
+from evalflows.engine.anchors import with_frozen_anchors
 from evalflows.engine.pair_trials import pairs_of
 from evalflows.engine.pairs import Context, compared_examples, experiments_of
 from evalflows.engine.preflight import check_engine, check_pairwise
@@ -85,7 +86,7 @@ def check_and_resolve(spec: ComparisonSpec) -> Context:
     }
     prepared = prepare(spec.model_copy(update=resolved))
     _check(store, prepared, rows)
-    return RunContext(prepared)
+    return RunContext(with_frozen_anchors(store, prepared))
 
 
 def _resolve_votes(spec: ComparisonSpec, given: VotesSpec) -> Context:

@@ -10,6 +10,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.futures import PrefectFuture
 
+from evalflows.engine.anchors import with_frozen_anchors
 from evalflows.engine.preflight import check_traces
 from evalflows.engine.quick_processes import QuickProcesses, is_quick, pays
 from evalflows.engine.run_context import RunContext
@@ -79,7 +80,7 @@ def start_batch(spec: TraceEvaluationSpec, backfill: Backfill | None = None) -> 
 
     Raise InputError for a spec that cannot work, and for a limit that Prefect does not have.
     """
-    run: Context = RunContext.handed(spec) or RunContext(check_traces(spec))
+    run: Context = RunContext.handed(spec) or RunContext(with_frozen_anchors(Store(), check_traces(spec)))
     run.reset()
     store, spec = run.store, run.prepared.spec
     check_limits(spec.connections)

@@ -15,6 +15,7 @@ from evalflows.analysis.recalibration import metrics_to_recalibrate, recalibrati
 from evalflows.analysis.trace_datasets import loaded_dataset
 from evalflows.data_checks.checks import check_dataset, without_values
 from evalflows.data_checks.suites import load_expectations
+from evalflows.engine.anchors import with_frozen_anchors
 from evalflows.engine.experiments import Context
 from evalflows.engine.preflight import check_spec
 from evalflows.engine.prepare import PreparedExperiment, prepare
@@ -62,6 +63,7 @@ def check_and_freeze(spec: ExperimentSpec, *, final: bool = False) -> Context:
         processes = QuickProcesses(prepared.spec.task_runner.processes)  # they import what they need meanwhile
     try:
         check_spec(prepared, loaded.selected, store)
+        prepared = with_frozen_anchors(store, prepared)
         snapshot = loaded.keep(store)
         if copies := near_copies(loaded.selected, final_ones):
             print_note(copies_text(copies))

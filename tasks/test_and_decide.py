@@ -12,6 +12,8 @@ from evalflows.analysis.baselines import baseline_row
 from evalflows.analysis.differences import ExperimentPair, MetricReader, publish_differences
 from evalflows.analysis.final_looks import at_level_of_look
 from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
+from evalflows.analysis.judge_drift import drift_checks
+from evalflows.analysis.recalibration import rejudgements_of
 from evalflows.dashboard.links import Links
 from evalflows.data_checks.checks import check_results as checks_of_results
 from evalflows.data_checks.checks import without_values
@@ -69,6 +71,13 @@ def decide(run: Context, rows: list[ExperimentRow], reader: MetricReader) -> lis
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
+def rejudgements(run: Context, rows: list[ExperimentRow], reader: MetricReader) -> list[ExperimentSpec]:
+    """Return the specs to run before gates decide, where a judge has drifted since it judged the baseline."""
+    evaluations = _evaluations(run.store, run.prepared.spec, rows, reader)
+    return rejudgements_of(run.store, ((evaluation.gate, evaluation.pair) for evaluation in evaluations))
+
+
+@task(cache_policy=NO_CACHE, persist_result=False)
 def latest_decisions(spec: ExperimentSpec, experiments: list[str]) -> list[str]:
     """Return the ids of the latest decision of each gate on each candidate among these experiments."""
     store = Store()
@@ -117,6 +126,8 @@ def compute_differences(run: Context, rows: list[ExperimentRow]) -> MetricReader
     reader = MetricReader(store, keeps_values=len(rows) > 1 or bool(spec.gates))
     with shared.little_memory(is_needed=any(are_many(row.n_examples * row.repetitions) for row in rows)):
         publish_differences(store, reader, rows, spec)
+    if checks := drift_checks(store, rows[0].run_group, flow_run_id=flow_run_id()):
+        store.publish("checks", checks[0].batch_id, checks)
     return reader
 
 

@@ -1,8 +1,10 @@
 """Whether two experiments can be compared: what differs in their examples, targets, evaluators and judges."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 from evalflows.analysis.pairing import MatchedExamples
 from evalflows.specs.code_versions import listed
@@ -20,6 +22,12 @@ Described = Mapping[str, DescribedEvaluator]
 
 JudgeModels = Mapping[tuple[str, str], str]
 """The judge models, by metric and by the tier or fallback that decided."""
+
+JUDGE_DRIFT = "judge_drift"
+"""What a difference is that is due to a judge's drift."""
+
+JUDGE_LOST = "judge_lost"
+"""What it is if the judge no longer tells good anchors from bad ones, so that its scores decide nothing."""
 
 SHORT = 8
 """Characters of a hash that are shown."""
@@ -40,6 +48,26 @@ _JUDGES = """
 select metric, coalesce(decided_by, ''), string_agg(distinct judge_model, ', ' order by judge_model) from scores
 where experiment_id = ? and judge_model is not null and status = 'scored' group by 1, 2
 """
+
+
+_SERVED = """
+select coalesce(evaluator, ''), model, coalesce(answered_by, model), system_fingerprint, min(started_at)
+from source.calls where experiment_id = ? and status = 'ok' and kind in ('chat', 'embedding')
+group by all order by all
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What a provider says has answered the calls of one kind that an experiment paid for."""
+
+    models: frozenset[str]
+    fingerprints: frozenset[str]  # none if it gives none
+    since: datetime
+
+
+ServedBy = Mapping[tuple[str, str], Served]
+"""What answered, by who asked (an evaluator, or '' for the target) and the model that was asked for."""
 
 
 def is_same_target(candidate: ExperimentRow, baseline: ExperimentRow) -> bool | None:
@@ -82,13 +110,18 @@ def differences(
     matched: MatchedExamples,
     spec: ExperimentSpec,
     judges: tuple[JudgeModels, JudgeModels],
+    served: tuple[ServedBy, ServedBy],
 ) -> list[Difference]:
-    """Return all unintended differences; `judges` are the candidate's and the baseline's judge models."""
+    """Return all unintended differences.
+
+    `judges` are the candidate's and the baseline's judge models, `served` what answered their calls.
+    """
     return [
         *_of_examples(candidate, baseline, matched),
         *_of_runs(candidate, baseline),
-        *_of_evaluators(evaluators_of(candidate), evaluators_of(baseline), spec),
+        *_of_evaluators(candidate, baseline, spec),
         *_of_judges(*judges),
+        *_of_providers(*served),
     ]
 
 
@@ -97,17 +130,23 @@ def evaluators_of(row: ExperimentRow) -> dict[str, DescribedEvaluator]:
     return {evaluator.name: evaluator for evaluator in from_described(row.evaluators)}
 
 
-def version_differences(candidate: Described, baseline: Described, spec: ExperimentSpec) -> list[Difference]:
-    """Return the metrics scored by different versions of an evaluator, and the composites that depend on them."""
+def version_differences(
+    candidate: Described, baseline: Described, spec: ExperimentSpec, settings: Mapping[str, Sequence[str]] | None = None
+) -> list[Difference]:
+    """Return the metrics scored by different versions of an evaluator, and the composites that depend on them.
+
+    `settings` are those that differ between the specs of both, by evaluator, as far as they are known.
+    """
+    known = settings or {}
     shared = candidate.keys() & baseline.keys()
     changed = {name for name in shared if candidate[name].version != baseline[name].version}
     differences = [
-        Difference(what="evaluator", text=_versions(name, candidate, baseline), metric=name, refuses=True)
+        Difference(what="evaluator", text=_versions(name, candidate, baseline, known), metric=name, refuses=True)
         for name in sorted(changed)
     ]
     for composite in spec.composites:
         if parts := sorted(composite.metrics & changed):
-            text = f"{composite.name} depends on {parts[0]}, and {_versions(parts[0], candidate, baseline)}"
+            text = f"{composite.name} depends on {parts[0]}, and {_versions(parts[0], candidate, baseline, known)}"
             differences.append(Difference(what="evaluator", text=text, metric=composite.name, refuses=True))
     return differences
 
@@ -115,15 +154,17 @@ def version_differences(candidate: Described, baseline: Described, spec: Experim
 def incomparable_metrics(differences: Sequence[Difference]) -> dict[str, Reason]:
     """Return the incomparable metrics, and why."""
     return {
-        difference.metric: Reason("not_comparable", difference.text)
+        difference.metric: Reason(
+            "judge_drifted" if difference.what in (JUDGE_DRIFT, JUDGE_LOST) else "not_comparable", difference.text
+        )
         for difference in reversed(differences)
         if difference.refuses and difference.metric is not None
     }
 
 
-def _versions(name: str, candidate: Described, baseline: Described) -> str:
+def _versions(name: str, candidate: Described, baseline: Described, settings: Mapping[str, Sequence[str]]) -> str:
     old, new = (side[name].declared_version or side[name].version[:SHORT] for side in (baseline, candidate))
-    parts = changed_parts(*(side[name].code or {} for side in (candidate, baseline)))
+    parts = [*settings.get(name, ()), *changed_parts(*(side[name].code or {} for side in (candidate, baseline)))]
     changed = f" ({listed(parts)} changed)" if parts else ""
     return f"{name} was scored by a different version of its evaluator: {old} then, {new} now{changed}"
 
@@ -190,13 +231,36 @@ def _commits(candidate: ExperimentRow, baseline: ExperimentRow) -> str:
     return f"; git commit {change}" if change else ""
 
 
-def _of_evaluators(candidate: Described, baseline: Described, spec: ExperimentSpec) -> list[Difference]:
-    differences = version_differences(candidate, baseline, spec)
+def _of_evaluators(of_candidate: ExperimentRow, of_baseline: ExperimentRow, spec: ExperimentSpec) -> list[Difference]:
+    candidate, baseline = evaluators_of(of_candidate), evaluators_of(of_baseline)
+    settings = {
+        name: changed
+        for name in candidate.keys() & baseline.keys()
+        if (changed := _changed_settings(name, of_candidate, of_baseline))
+    }
+    differences = version_differences(candidate, baseline, spec, settings)
     for name in sorted(candidate.keys() & baseline.keys()):
         if candidate[name].sample != baseline[name].sample:
             text = f"{name} scored a different sample: only examples scored on both sides are compared"
             differences.append(Difference(what="sample", text=text, metric=name))
     return differences
+
+
+def _changed_settings(name: str, candidate: ExperimentRow, baseline: ExperimentRow) -> list[str]:
+    """Return the settings of an evaluator that differ between two specs: fields and arguments, such as its prompt."""
+    now, then = (_settings(name, row.spec) for row in (candidate, baseline))
+    return sorted(setting for setting in now.keys() | then.keys() if now.get(setting) != then.get(setting))
+
+
+def _settings(name: str, spec: Json) -> dict[str, Any]:
+    """Return what a spec sets of an evaluator that its version depends on."""
+    document = json.loads(spec)
+    judges = [*document.get("evaluators", ()), *document.get("summary_evaluators", ())]
+    judge: dict[str, Any] = next((judge for judge in judges if (judge.get("name") or judge["use"]) == name), {})
+    settings = {field: judge.get(field) for field in ("use", "connection", "model", "repeats", "combine", "tiers")}
+    connection = document.get("connections", {}).get(judge.get("connection") or "", {})
+    of_connection = {f"the connection's {field}": connection.get(field) for field in ("base_url", "model")}
+    return {**settings, **of_connection, **(judge.get("args") or {})}
 
 
 def _of_judges(candidate: JudgeModels, baseline: JudgeModels) -> list[Difference]:
@@ -215,6 +279,35 @@ def _of_judges(candidate: JudgeModels, baseline: JudgeModels) -> list[Difference
         )
         for metric, key in changed.items()
     ]
+
+
+def _of_providers(candidate: ServedBy, baseline: ServedBy) -> Iterator[Difference]:
+    """Yield what the providers have changed behind the names of models: a judge's model is compared by `_of_judges`."""
+    for asked_by, model in sorted(candidate.keys() & baseline.keys()):
+        now, then = candidate[asked_by, model], baseline[asked_by, model]
+        who = asked_by or "the target"
+        if not asked_by and now.models.isdisjoint(then.models):
+            changed = f"another model: {', '.join(sorted(then.models))} then, {', '.join(sorted(now.models))} now"
+        elif now.fingerprints and then.fingerprints and now.fingerprints.isdisjoint(then.fingerprints):
+            of_each = (", ".join(sorted(side.fingerprints)[:3]) for side in (then, now))
+            changed = f"another system_fingerprint: {' then, '.join(of_each)} now"
+        else:
+            continue
+        text = f"the provider of {model} has answered {who} since {now.since:%Y-%m-%d %H:%M} with {changed}"
+        yield Difference(what="provider", text=text, metric=asked_by or None)
+
+
+def served_by(store: Store, row: ExperimentRow) -> ServedBy:
+    """Return what answered the calls that an experiment paid for; answers from the ledger are not among these."""
+    found: dict[tuple[str, str], Served] = {}
+    for asked_by, model, answered_by, fingerprint, since in store.query(_SERVED, [row.experiment_id]):
+        before = found.get((asked_by, model), Served(models=frozenset(), fingerprints=frozenset(), since=since))
+        found[asked_by, model] = Served(
+            models=before.models | {answered_by},
+            fingerprints=before.fingerprints | ({fingerprint} if fingerprint else set()),
+            since=min(before.since, since),
+        )
+    return found
 
 
 def judge_models(store: Store, row: ExperimentRow) -> JudgeModels:

@@ -8,7 +8,16 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from evalflows.analysis.comparability import Difference, JudgeModels, differences, incomparable_metrics, judge_models
+from evalflows.analysis.comparability import (
+    Difference,
+    JudgeModels,
+    ServedBy,
+    differences,
+    incomparable_metrics,
+    judge_models,
+    served_by,
+)
+from evalflows.analysis.judge_drift import JudgeStream, drift_differences, judge_streams
 from evalflows.analysis.judge_exclusions import Exclusion, JudgedMetric, by_controls, by_fallback, by_people, exclusions
 from evalflows.analysis.pairing import (
     Clusters,
@@ -205,6 +214,12 @@ class MetricReader:
     def judge_models(self, row: ExperimentRow) -> JudgeModels:
         return self._once(("judges", row.experiment_id), lambda: judge_models(self.store, row))
 
+    def served_by(self, row: ExperimentRow) -> ServedBy:
+        return self._once(("served", row.experiment_id), lambda: served_by(self.store, row))
+
+    def judge_streams(self, owners: Sequence[str]) -> list[JudgeStream]:
+        return self._once(("anchors", *owners), lambda: judge_streams(self.store, owners))
+
     def _trial_values(self, row: ExperimentRow, metric: MetricValues, spec: ExperimentSpec) -> list[MetricValues]:
         declared = spec.direction(metric.metric)
         if not declared.pass_k:
@@ -263,7 +278,9 @@ class ExperimentPair:
         if self.baseline is None or self.matched is None:
             return []
         judges = self.reader.judge_models(self.candidate), self.reader.judge_models(self.baseline)
-        return differences(self.candidate, self.baseline, self.matched, self.spec, judges)
+        served = self.reader.served_by(self.candidate), self.reader.served_by(self.baseline)
+        found = differences(self.candidate, self.baseline, self.matched, self.spec, judges, served)
+        return [*found, *drift_differences(self.reader.judge_streams, self.candidate, self.baseline, self.spec)]
 
     @property
     def clusters(self) -> Clusters:

@@ -8,13 +8,13 @@ from functools import cached_property
 from importlib.metadata import version
 
 from evalflows.analysis.baselines import approval_problem, baseline_name, no_baseline
-from evalflows.analysis.comparability import Difference
+from evalflows.analysis.comparability import JUDGE_DRIFT, Difference
 from evalflows.analysis.differences import ExperimentPair, TestedMetric, verdicts, why_too_brief
 from evalflows.analysis.evaluate_rules import conclusion_of, evaluate_rules
 from evalflows.analysis.interim import InterimAnalyses, interim_analyses_of, interim_difference, interim_mean
 from evalflows.analysis.pairing import MetricSample, PairedMetric
 from evalflows.analysis.production_baseline import ProductionComparison
-from evalflows.analysis.recalibration import Recalibrated, recalibrated, recalibration_row
+from evalflows.analysis.recalibration import Recalibrated, recalibrated, recalibration_row, rejudged_pair
 from evalflows.analysis.rule_estimates import DifferenceEstimate, MeanOfSample, run_level_estimate
 from evalflows.analysis.rules import Estimate, Rule, rules_of
 from evalflows.analysis.slice_search import slice_check
@@ -111,7 +111,11 @@ class GateEvaluation:
         """Return the row to store; `flow_run_id` is the flow run that decides, if any."""
         code, pair = revision(), self.pair
         results = [result.as_dict() for result in self.rule_results]
-        of_production = [self._production.note] if self._production and self.gate.compares else []
+        others = [self._production.note] if self._production and self.gate.compares else []
+        if (again := self._after_drift) is not None and again.baseline is not None:
+            side = "the baseline's answers" if again.candidate is pair.candidate else "the answers of both sides"
+            text = f"today's judge judged {side} again, and its scores decide: {again.baseline.experiment_id}"
+            others.append(Difference(what="rejudged", text=text))
         return DecisionRow(
             decision_id=self._identity,
             gate=self.gate.name,
@@ -123,7 +127,7 @@ class GateEvaluation:
             reasons=to_json(results),
             policy=self.gate.model_dump_json(),
             confidence_level=pair.spec.confidence_level,
-            comparability=to_json([asdict(difference) for difference in (*pair.differences, *of_production)]),
+            comparability=to_json([asdict(difference) for difference in (*pair.differences, *others)]),
             n_shared=pair.matched.n_shared if pair.matched else None,
             flow_run_id=flow_run_id,
             git_commit=code.commit,
@@ -156,7 +160,9 @@ class GateEvaluation:
     def evidence(self) -> list[str]:
         """The owners of the rows that it rests on."""
         pair, rejudged = self.pair, self._rejudged if self.is_refused else None
-        rows = [row for row in (pair.candidate, pair.baseline, rejudged) if row is not None]
+        again = self._after_drift
+        of_drift = () if again is None else (again.candidate, again.baseline)
+        rows = [row for row in (pair.candidate, pair.baseline, rejudged, *of_drift) if row is not None]
         owners = {name for row in rows for name in (row.experiment_id, row.snapshot_id, controls_batch(row.run_group))}
         owners |= {e.batch_id for side in pair.exclusions for e in side.values() if e.batch_id is not None}
         if self._production is not None:
@@ -174,6 +180,18 @@ class GateEvaluation:
         if pair.baseline is None:
             return None
         return recalibration_row(pair.reader.store, pair.spec, self.gate, pair.candidate, pair.baseline)
+
+    @cached_property
+    def _after_drift(self) -> ExperimentPair | None:
+        """Both sides as today's judge judges them, after a drift; None if it did not."""
+        is_drifted = any(difference.what == JUDGE_DRIFT for difference in self.pair.differences)
+        return rejudged_pair(self.pair) if self.gate.judge_drift == "rejudge" and is_drifted else None
+
+    def _paired_after_drift(self, name: str) -> PairedMetric | None:
+        """Return a metric on both sides by today's judge, if it has drifted and judged the baseline's answers again."""
+        why = self.pair.why_refused(name)
+        is_drifted = why is not None and why.code == "judge_drifted"
+        return self._after_drift.paired(name) if is_drifted and self._after_drift is not None else None
 
     @property
     def _identity(self) -> str:
@@ -203,6 +221,8 @@ class GateEvaluation:
             return DifferenceTest(
                 estimate=recalibration.difference(), higher_is_better=higher, exclusion=self.pair.why_excluded(name)
             )
+        if (again := self._paired_after_drift(name)) is not None:
+            return again.difference_test(self.pair.why_excluded(name), self.gate.non_inferiority.get(name))
         return self.pair.difference_test(paired, self.gate.non_inferiority.get(name))
 
     def _recalibrated(self, name: str, paired: PairedMetric) -> Recalibrated | None:
@@ -272,6 +292,8 @@ class GateEvaluation:
         if too_wide := self._why_too_wide(rule, sample):
             return too_wide
         if why := self.pair.why_refused(rule.metric):
+            if (again := self._paired_after_drift(rule.metric)) is not None:
+                return DifferenceEstimate(again, of_no_difference=rule.is_of_no_difference)
             recalibration = self._recalibrated(rule.metric, paired)
             return recalibration or Reason(why.code, f"refused: {why}")
         if brief := why_too_brief(paired, rule.bound):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from evalflows.analysis.comparability import JUDGE_DRIFT
 from evalflows.analysis.figures import estimate, figure
 from evalflows.analysis.judge_exclusions import Exclusion, by_people
 from evalflows.specs.errors import InputError
@@ -53,7 +54,7 @@ from evalflows.store.queries.windows import (
     traces_of_day,
     windows_of_day,
 )
-from evalflows.store.records import EstimateRow, Reason, ReasonCode, dependent_id, derived_id, from_json
+from evalflows.store.records import CheckRow, EstimateRow, Reason, ReasonCode, dependent_id, derived_id, from_json
 from evalflows.store.store import Store
 from evalflows.store.trace_records import AlertRow, WatchedWindowRow, WatchOutcome, WatermarkRow
 
@@ -666,6 +667,35 @@ def alarm(name: str, stream: Stream, look: WatchedWindowRow, slices: int) -> Ale
     )
 
 
+def drift_alert(check: CheckRow, evaluation_id: str, name: str) -> AlertRow:
+    """Return the alarm of a check that found that a judge has drifted."""
+    seen = from_json(check.observed)
+    since, until = (datetime.fromisoformat(seen[moment]) for moment in ("since", "seen_at"))
+    identity = dependent_id("incident", until, evaluation_id, JUDGE_DRIFT, check.column_name or "", seen["since"])
+    return AlertRow(
+        event_id=event_id(identity, "alarm"),
+        incident_id=identity,
+        evaluation_id=evaluation_id,
+        name=name,
+        rule=f"{JUDGE_DRIFT} {check.column_name}",
+        kind=JUDGE_DRIFT,
+        metric=check.column_name or "",
+        slice=ALL,
+        evaluator_version=seen["version"],
+        event="alarm",
+        window_start=since,
+        window_end=max(until, since + timedelta(microseconds=1)),
+        since=since,
+        n=seen["n_since"],
+        value=seen["score"],
+        reference=seen["score_before"],
+        evidence=seen["evidence"],
+        text=check.message or "",
+        reason_code=check.reason_code,
+        flow_run_id=check.flow_run_id,
+    )
+
+
 def incident_of(event: AlertRow) -> Incident:
     """Return the incident that an alarm begins."""
     assert event.window_start is not None and event.window_end is not None
@@ -893,6 +923,8 @@ class Watching:
         titles = {rule.title for rule in self.spec.watch}
         for incident in known:
             reason: tuple[ReasonCode, str] | None = None
+            if incident.kind == JUDGE_DRIFT:
+                continue  # a person closes it
             if incident.rule not in titles:
                 reason = "rule_removed", "its rule is no longer in the spec"
             elif not self._is_current(incident):

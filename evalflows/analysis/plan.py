@@ -21,6 +21,7 @@ from evalflows.analysis.pairing import Clusters, Places
 from evalflows.analysis.trace_datasets import loaded_dataset
 from evalflows.analysis.verdicts import ADJUSTMENT_NAMES
 from evalflows.data_checks.suites import load_expectations
+from evalflows.engine.anchors import AT_LEAST, n_due, read_anchors
 from evalflows.engine.controls import control_pairs
 from evalflows.engine.preflight import check_spec, reference_as_answer
 from evalflows.engine.prepare import PreparedExperiment, prepare
@@ -113,7 +114,7 @@ MAX_LEDGER_LOOKUPS = 20_000
 MAX_DRY_RUNS = 200
 """The most requests that are built to estimate their size."""
 
-CallKind = Literal["target", "judge", "controls", "summary", "pairwise"]
+CallKind = Literal["target", "judge", "controls", "anchors", "summary", "pairwise"]
 
 Evaluator = PreparedEvaluator[FallbackSpec]
 
@@ -1341,6 +1342,11 @@ def _of_evaluator(inputs: PlanInputs, evaluator: PreparedEvaluator[EvaluatorSpec
             yield _line(inputs, judge, caller, per_run=per_run, note="; ".join(note for note in notes if note) or None)
     if evaluator.spec.controls and judge is not None:  # the controls of a cascade go to its last tier
         yield _of_controls(inputs, judge, evaluator.spec.controls)
+    if evaluator.spec.anchors is not None and judge is not None:
+        n_anchors = len(read_anchors(inputs.store, evaluator.spec.anchors))
+        count = n_due(evaluator.spec.anchors, n_anchors, len(inputs.examples) * inputs.spec.repetitions, AT_LEAST)
+        fixed = ceil(count * judge.calls_per_judgement)
+        yield _line(inputs, judge, f"{judge.name}: anchors", fixed=fixed, kind="anchors")
 
 
 def _of_controls(inputs: PlanInputs, judge: _Judge, controls: int) -> PlannedCalls:

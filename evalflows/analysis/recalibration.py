@@ -5,14 +5,15 @@ newer judge has scored both sides, so the difference is known; on all examples, 
 minus the baseline's by the older one predicts it. Prediction-powered inference combines both into one estimate.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from evalflows.analysis.baselines import baseline_row
-from evalflows.analysis.comparability import evaluators_of, incomparable_metrics, version_differences
+from evalflows.analysis.comparability import JUDGE_DRIFT, evaluators_of, incomparable_metrics, version_differences
+from evalflows.analysis.differences import ExperimentPair
 from evalflows.analysis.pairing import Clusters, PairedMetric
 from evalflows.analysis.rule_estimates import interval
 from evalflows.analysis.rules import Estimate, Facts, Interval
@@ -32,6 +33,8 @@ from evalflows.store.store import Store
 
 RECALIBRATION = "recalibrate"
 """Name of the target that replays the baseline's answers."""
+
+REJUDGEMENT = "rejudge"
 
 
 def recalibrations_of(store: Store, prepared: PreparedExperiment) -> list[ExperimentSpec]:
@@ -82,6 +85,56 @@ def recalibration_spec(
             "run_key": f"{RECALIBRATION}-{key}",
         }
     )
+
+
+def rejudgements_of(store: Store, pairs: Iterable[tuple[GateSpec, ExperimentPair]]) -> list[ExperimentSpec]:
+    """Return the specs to run so that gates with `judge_drift: rejudge` can compare answers by today's judge alone."""
+    specs = {}
+    for gate, pair in pairs:
+        drifted = {difference.metric for difference in pair.differences if difference.what == JUDGE_DRIFT}
+        compared = {metric_of(name) for name in gate.compared}
+        if gate.judge_drift == "rejudge" and pair.baseline is not None and drifted & compared:
+            again = rejudgement_spec(pair.spec, pair.candidate, pair.baseline)
+            if not any(composite.name in drifted for composite in pair.spec.composites):
+                judges = [judge for judge in again.evaluators if judge.metric in drifted]
+                again = again.model_copy(update={"evaluators": judges, "composites": []})
+            specs[again.run_key] = again
+    return [*specs.values()]
+
+
+def rejudgement_spec(spec: ExperimentSpec, candidate: ExperimentRow, baseline: ExperimentRow) -> ExperimentSpec:
+    """Return the spec that replays all of the baseline's answers, for today's judges to score.
+
+    So it does with the candidate's, if some of their scores came from the ledger: these may be of the judge before.
+    """
+    replayed = recalibration_spec(spec, evaluators_of(candidate), RecalibrationSpec(), baseline)
+    return replayed.model_copy(
+        update={
+            "name": f"{spec.name}-{REJUDGEMENT}",
+            "dataset": DatasetSpec(snapshot=baseline.snapshot_id),
+            "repetitions": baseline.repetitions,
+            "targets": [
+                RecordedTarget(kind="recorded", name=name, experiment=row.experiment_id)
+                for name, row in (("baseline", baseline), ("candidate", candidate))
+                if row is baseline or candidate.calls_cached
+            ],
+            "use_cache": False,
+            "run_key": f"{REJUDGEMENT}-{derived_id(baseline.experiment_id, candidate.experiment_id)}",
+        }
+    )
+
+
+def rejudged_pair(pair: ExperimentPair) -> ExperimentPair | None:
+    """Return a candidate and its baseline as today's judges judged them after a drift; None if they did not."""
+    if pair.baseline is None:
+        return None
+    again, store = rejudgement_spec(pair.spec, pair.candidate, pair.baseline), pair.reader.store
+    group = id_of_run_key("group", again.run_key or "")
+    rows = {target.name: store.read("experiments", experiment_id(group, target.name)) for target in again.targets}
+    if not all(rows.values()):
+        return None
+    candidate = rows["candidate"][0] if "candidate" in rows else pair.candidate
+    return replace(pair, candidate=candidate, baseline=rows["baseline"][0])
 
 
 def recalibration_row(

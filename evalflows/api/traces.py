@@ -12,6 +12,7 @@ from rich.console import Console
 from evalflows.api.batch_result import BatchEvaluationResult, BatchEvaluationResumeToken
 from evalflows.api.calling import RaisedToCaller, call_flow, flow_settings
 from evalflows.api.experiments import evaluator_fields
+from evalflows.engine.anchors import with_frozen_anchors
 from evalflows.engine.preflight import check_traces
 from evalflows.engine.run_context import RunContext
 from evalflows.evaluators.foreign import evaluator_name
@@ -22,6 +23,7 @@ from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.metrics import CompositeSpec
 from evalflows.specs.reference import refer
 from evalflows.specs.traces import Filter, TraceEvaluationSpec, TraceScope
+from evalflows.store.store import Store
 
 
 def evaluate_traces(
@@ -48,7 +50,7 @@ def evaluate_traces(
     """
     with RaisedToCaller(), call_flow(watch):
         begin_early()
-        run = RunContext(check_traces(spec))
+        run = RunContext(with_frozen_anchors(Store(), check_traces(spec)))
         from evalflows.flows.evaluate_traces import evaluate_traces as flow  # late: making a flow takes time
 
         with run.handed_on(), flow_settings() as run.caller.server:

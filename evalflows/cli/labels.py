@@ -24,6 +24,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line, write_csv
 from evalflows.store.labels import import_labels
 from evalflows.store.queries.labels import listed_batches
+from evalflows.store.records import to_json
 from evalflows.store.store import Store, existing_store
 
 if TYPE_CHECKING:
@@ -149,6 +150,32 @@ def next_(experiment: str, metric: str, people: str | None, n: int, order: "Orde
         write_csv(text, columns, rows)
         _write_new(Path(out), text.getvalue())
     echo(selection.text, err=True)
+
+
+@labels.command()
+@click.argument("experiment")
+@click.argument("metric")
+@PEOPLE
+@click.option("--out", metavar="FILE.jsonl", help="Output file. Default: standard output.")
+@with_one_line_errors
+def anchors(experiment: str, metric: str, people: str | None, out: str | None) -> None:
+    """Write the answers of an EXPERIMENT that people labelled as anchors of the judge of METRIC.
+
+    Name the file as `anchors` of the judge: it then judges some of them again in every run, so that its drift is seen.
+    Answers on which people disagree equally are left out.
+    """
+    from evalflows.store.queries.labels import anchor_rows
+
+    found = anchor_rows(existing_store(), experiment, people or metric)
+    if not found:
+        got = f"got none of {people or metric!r} in {experiment!r}"
+        raise InputError(f"labels: {got}, wanted some: {hints.import_labels().code} imports them")
+    text = "".join(f"{to_json(row)}\n" for row in found)
+    if out is None:
+        echo(text, nl=False)
+    else:
+        _write_new(Path(out), text)
+        echo(f"{len(found)} anchors; next: `anchors: {out}` of the evaluator of {metric}", err=True)
 
 
 @labels.command()

@@ -12,6 +12,7 @@ from itertools import starmap
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from evalflows.engine import running
+from evalflows.engine.anchors import Stretch, anchors_of
 from evalflows.engine.chunks import ExampleChunk, Rounds, n_chunks
 from evalflows.engine.job import Drawn, Job, Loaded
 from evalflows.engine.may_call_models import target_may_call_unrecorded
@@ -140,6 +141,11 @@ class Experiment(JudgesAnswers[Answered]):
         described = to_described(self.run.prepared.described)
         check_code(row.experiment_id, "evaluators", row.evaluators, described, in_cluster=in_cluster)
 
+    def stretch(self, chunk: ExampleChunk) -> Stretch:
+        row, before = self.row, chunk.repetition * self.row.n_examples
+        total = row.n_examples * row.repetitions
+        return Stretch(row.run_group, before + chunk.start, before + chunk.stop, total)
+
     def load(self, chunk: ExampleChunk) -> Loaded[Answered]:
         before: list[JudgementRow] = self.store.read("judgements", chunk.experiment_id, [chunk.part_name])
         return Loaded(self._answered(chunk), chunk.n_items, before)
@@ -238,6 +244,7 @@ def _made(run: Context, experiment_id: str) -> Experiment:
         judging_on=running.endpoints_of([*evaluators, *summaries]),
         budget=budget,
         ledger=ledger,
+        anchors=anchors_of(store, prepared, factory, evaluators, experiment_id) if target == spec.targets[0] else (),
         is_quick=looks_up and not spec.task_runner.is_elsewhere,
     )
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from evalflows.engine.anchors import Anchors, Stretch
 from evalflows.engine.results import Columns, EvaluationResult, one_row
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import RunnableEvaluator, limit_rows
@@ -61,6 +62,7 @@ class Job(ABC, Generic[Subject]):
     """By part, what became of chunks that were judged before their turn, as their answers were looked up."""
     given: dict[str, str] = field(default_factory=dict)
     """By metric, the evaluator that gives it."""
+    anchors: Sequence[Anchors] = ()
 
     @property
     def store(self) -> Store:
@@ -82,6 +84,10 @@ class Job(ABC, Generic[Subject]):
 
         The error says what to do about a process of a cluster, or of the run's machine.
         """
+
+    @abstractmethod
+    def stretch(self, chunk: Any) -> Stretch:
+        """Return which of its subjects are those of a chunk."""
 
     @abstractmethod
     def load(self, chunk: Any) -> Loaded[Subject]:

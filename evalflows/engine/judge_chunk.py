@@ -14,6 +14,7 @@ from functools import partial
 from inspect import signature
 from typing import Any, Generic, NamedTuple
 
+from evalflows.engine.anchors import Due
 from evalflows.engine.job import Job, Loaded, Subject
 from evalflows.engine.judgement import judge_by_rule, judge_with
 from evalflows.engine.results import EvaluationResult, failed_result
@@ -24,7 +25,7 @@ from evalflows.specs.errors import REFUSED_BY_BUDGET, RETRIED_LATER
 from evalflows.specs.escaping import print_note
 from evalflows.specs.evaluator import TierSpec
 from evalflows.specs.placeholders import placeholders
-from evalflows.store.records import JudgementRow
+from evalflows.store.records import JudgementRow, SentinelRow, derived_id
 from evalflows.store.snapshots import in_blocks
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
 
@@ -120,6 +121,7 @@ class Judging(Generic[Subject]):
                 job.given.setdefault(row.metric, row.evaluator)
         self._keeps_rows = job.keeps_rows or any(evaluator.asks_for_scores for evaluator in job.evaluators)
         self._quick: defaultdict[str, list[tuple[Subject, EvaluationResult]]] = defaultdict(list)  # by evaluator
+        self._due, self._n_seen, self._chunk = self._anchors_due(chunk), 0, chunk
         self._retryable: list[tuple[RunnableEvaluator, str]] = []  # of each judgement that a retry may bring
         self._over_budget: list[str] = []  # the errors of judgements that the budget did not pay
         self._is_spent = False  # whether no further judgement is paid
@@ -162,12 +164,56 @@ class Judging(Generic[Subject]):
                     print_note(note)
 
     async def _judge_block(self, subjects: Sequence[Subject]) -> None:
+        self._n_seen += len(subjects)
         for last in (False, True):
             evaluators = [e for e in self._job.evaluators if e.asks_for_scores == last]
             judges = [evaluator for evaluator in evaluators if not evaluator.is_rule]
             rules = self._judge_by_rules([evaluator for evaluator in evaluators if evaluator.is_rule], subjects)
-            await asyncio.gather(rules, *(self._judge_with(judge, subjects) for judge in judges))
+            anchors = () if last else self._judge_anchors(self._n_seen)
+            await asyncio.gather(rules, *(self._judge_with(judge, subjects) for judge in judges), *anchors)
         self._is_spent = bool(self._over_budget)
+
+    def _anchors_due(self, chunk: Any) -> list[Due]:
+        """Return the anchors to judge in the course of a chunk that have no judgement yet, the last one first."""
+        job = self._job
+        if not job.anchors:
+            return []
+        before: list[SentinelRow] = job.store.read("sentinels", chunk.owner, [chunk.part_name])
+        among = job.stretch(chunk)
+        of_run = (row for row in before if row.run_id == among.run_id and row.status not in LOST)
+        known = {(row.evaluator, row.example_id) for row in of_run}
+        due = [one for anchors in job.anchors for one in anchors.due(among)]
+        pending = [d for d in due if (d.anchors.judge.bound.name, d.anchors.examples.ids[d.number]) not in known]
+        return sorted(pending, key=lambda one: one.place, reverse=True)
+
+    def _judge_anchors(self, n_seen: int) -> list[Coroutine[Any, Any, None]]:
+        """Return the work on the anchors that are due up to the subject with this number."""
+        found: defaultdict[str, list[Due]] = defaultdict(list)
+        while self._due and self._due[-1].place < n_seen and not self._is_spent:
+            due = self._due.pop()
+            found[due.anchors.judge.bound.name].append(due)
+        return [
+            self._run_all(self._judge_anchor, due, [judge], is_async=judge.bound.is_async)
+            for due in found.values()
+            for judge in [due[0].anchors.judge]
+        ]
+
+    async def judge_other_anchors(self) -> None:
+        """Judge the anchors that are still due: of a chunk that is resumed, most subjects were judged before."""
+        await asyncio.gather(*self._judge_anchors(self._chunk.n_items))
+
+    async def _judge_anchor(self, due: Due) -> None:
+        """Judge an anchor, and keep what it was judged to be."""
+        self._spool.check()
+        anchors, owner, run_id = due.anchors, self._chunk.owner, self._job.stretch(self._chunk).run_id
+        (example,) = anchors.examples.rows([due.number])
+        identity = derived_id("anchor", owner, self._chunk.part_name, anchors.judge.bound.name, example.example_id)
+        available = anchors.arguments(example, identity)
+        results = await judge_with(
+            anchors.judge, available, spool=self._spool, experiment_id=owner, subject_id=identity
+        )
+        for row in anchors.rows(example, results, identity=identity, owner=owner, run_id=run_id):
+            self._spool.add("sentinels", row)
 
     def rows_of(self, key: str) -> list[JudgementRow]:
         """Return all judgements of a subject so far, if rows are kept."""
@@ -333,6 +379,7 @@ def judge_chunk(job: Job[Subject], chunk: Any, loaded: Loaded[Subject]) -> Outco
         judging = Judging(job, chunk, spool, loaded.before, loaded.n_done)
         for subjects in in_blocks(loaded.subjects, job.size_of):
             loop.run(judging.judge(subjects))
+        loop.run(judging.judge_other_anchors())
         chunk = job.combined(chunk, loaded, judging.rows_of, spool)
     return Outcome(judging.transient, loaded.n_subjects, chunk)
 

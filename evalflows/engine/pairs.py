@@ -1,11 +1,12 @@
 """Comparisons as jobs: pairs of answers as subjects of judging, and what a failed answer means for its pair."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 from evalflows.engine import pair_trials
+from evalflows.engine.anchors import Stretch, anchors_of
 from evalflows.engine.experiments import check_code, size_of_answer
 from evalflows.engine.job import Job, Loaded, is_final
 from evalflows.engine.order import ORDER_SEED, in_random_order
@@ -60,6 +61,12 @@ class Comparison(Job[Pair]):
     def check_code(self, *, in_cluster: bool = True) -> None:
         described = to_described(self.run.prepared.described)
         check_code(self.row.comparison_id, "evaluators", self.row.evaluators, described, in_cluster=in_cluster)
+
+    def stretch(self, chunk: pair_trials.PairChunk) -> Stretch:
+        chunks = [*pair_trials.pair_chunks(self.row)]
+        before = sum(other.n_items for other in chunks[: chunks.index(replace(chunk, dispatch=None))])
+        total = sum(other.n_items for other in chunks)
+        return Stretch(self.row.comparison_id, before, before + chunk.n_items, total)
 
     def load(self, chunk: pair_trials.PairChunk) -> Loaded[Pair]:
         before: list[JudgementRow] = self.store.read("judgements", chunk.comparison_id, [chunk.part_name])
@@ -217,6 +224,7 @@ def _made(run: Context, comparison_id: str) -> Comparison:
         judging_on=endpoints_of(evaluators),
         ledger=ledger,
         budget=budget,
+        anchors=anchors_of(store, prepared, factory, evaluators, comparison_id),
     )
 
 

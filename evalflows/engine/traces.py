@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple
 
+from evalflows.engine.anchors import Stretch, anchors_of
 from evalflows.engine.chunks import CHUNKS_AT_ONCE, Chunk
 from evalflows.engine.composites import ScoresByRun, composite_rows
 from evalflows.engine.experiments import JudgesAnswers, check_code
@@ -154,6 +155,10 @@ class TraceEvaluation(JudgesAnswers[AnsweredItem]):
     def check_code(self, *, in_cluster: bool = True) -> None:
         row, described = self.batch, to_described(self.run.prepared.described)
         check_code(row.batch_id, "evaluators or mapper", row.evaluators, described, in_cluster=in_cluster)
+
+    def stretch(self, chunk: TraceChunk) -> Stretch:
+        at_least = 1 if chunk.number == 0 else None
+        return Stretch(self.batch.batch_id, 0, chunk.size, chunk.size, at_least, chunk.part_name)
 
     def load(self, chunk: TraceChunk) -> Loaded[AnsweredItem]:
         keys, tried = chunk.keys, judged_in_part(self.store, chunk.owner, chunk.part_name)
@@ -311,4 +316,5 @@ def _made(run: Context, batch_id: str) -> TraceEvaluation:
         judging_on=endpoints_of(evaluators),
         ledger=ledger,
         budget=budget,
+        anchors=anchors_of(run.store, prepared, factory, evaluators, batch_id),
     )

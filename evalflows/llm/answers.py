@@ -44,6 +44,7 @@ def completion_fields(body: Mapping[str, Any]) -> dict[str, Any]:
         "response": to_json({"message": message}, mend=True),
         "finish_reason": finish,
         "answered_by": body["model"] if isinstance(body.get("model"), str) else None,
+        "system_fingerprint": fingerprint if isinstance(fingerprint := body.get("system_fingerprint"), str) else None,
     }
 
 

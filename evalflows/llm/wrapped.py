@@ -376,6 +376,7 @@ def _answered(row: CallRow, answer: Any, price: Price | None, latency_s: float) 
         response=None if content is None else without_keys(to_json(content, mend=True), MIN_PROVIDER_KEY_CHARS),
         finish_reason=finish if isinstance(finish, str) else None,
         answered_by=model if isinstance(model, str) else None,
+        system_fingerprint=served_by if isinstance(served_by := _field(answer, "system_fingerprint"), str) else None,
         tokens_in=used.into,
         tokens_cached=used.cached,
         tokens_out=used.out,

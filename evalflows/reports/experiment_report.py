@@ -17,7 +17,7 @@ from evalflows.store.queries.invalid_trials import InvalidTrials, invalid_trials
 from evalflows.store.queries.looks import final_ids
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.queries.progress import spooled_if_unfinished
-from evalflows.store.records import controls_batch
+from evalflows.store.records import controls_batch, drift_batch
 from evalflows.store.sql import ask, ask_records, record_of, records_of
 from evalflows.store.store import Store
 
@@ -39,6 +39,11 @@ group by connection having cuts > 0 order by connection
 _CHECKS = """
 select subject_id, passed, message from checks
 where is_one_of(batch_id, $1) and subject_kind = 'judge' order by subject_id
+"""
+
+_DRIFTS = """
+select subject_id, passed, message from checks
+where is_one_of(batch_id, $1) and name = 'drift' and passed = false order by column_name
 """
 
 
@@ -233,6 +238,7 @@ class ExperimentsReport:
     worst: Worst | None
     failures: Sequence[Failure]
     judge_checks: Sequence[JudgeCheck]
+    drifts: Sequence[JudgeCheck]  # judges that have drifted, as their anchors show
     excluded: Mapping[tuple[str, str], Exclusion]  # by experiment and metric
     stepped: Sequence[Stepped]  # fallbacks and earlier tiers that judged more than a few
     types_apart: Sequence[TypesApart]
@@ -268,6 +274,7 @@ class ExperimentsReport:
         for check in self.judge_checks:
             if check.judge not in mentioned:
                 yield Remark("validated" if check.passed else "controls", f"{check.judge}: {check.message}")
+        yield from (Remark("drift", drift.message) for drift in self.drifts)
         for (_, metric), exclusion in self.excluded.items():
             if exclusion.reason.code == "judge_rejected_by_people" and exclusion.judge not in mentioned:
                 yield Remark("people", f"{metric}: {exclusion.message}")
@@ -317,10 +324,11 @@ def experiments_report(
     Final ones are among the worst only `with_final`.
     """
     ids = list(experiments)
-    failures, reduced, unpriced, thinking, copies, checks = ask(
+    failures, reduced, unpriced, thinking, copies, checks, drifts = ask(
         store,
         *((query, [ids]) for query in (_FAILURES_OF_EACH, _REDUCED, _UNPRICED, _THINKING, COPIES_KEPT)),
         (_CHECKS, [[controls_batch(group) for group in run_groups(store, ids)]]),
+        (_DRIFTS, [[drift_batch(group) for group in run_groups(store, ids)]]),
     )
     shown = overviews_of(store, ids)
     hidden = final_ids(store, ids) if with_worst and not with_final else frozenset[str]()
@@ -332,6 +340,7 @@ def experiments_report(
         worst=worst_of(store, results, decisions, hidden) if with_worst else None,
         failures=records_of(Failure, failures),
         judge_checks=records_of(JudgeCheck, checks),
+        drifts=records_of(JudgeCheck, drifts),
         excluded=excluded_metrics(store, groups),
         stepped=stepped_in(store, specs_with_steps(store, ids)),
         types_apart=_types_apart(store, results),

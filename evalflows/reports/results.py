@@ -40,14 +40,16 @@ _COUNTS = ("scored", "missing", "not_applicable", "sampled_out", "shares")
 Severity = Literal["bad", "warning", "note"]
 
 RemarkKind = Literal[
-    "budget", "missing", "undecided", "controls", "people", "types", "thinking", "invalid", "copies", "stepped",
-    "failure", "estimated", "not_applicable", "no_range", "few", "rare", "family", "connection", "validated", "tried",
+    "budget", "missing", "undecided", "drift", "controls", "people", "types", "thinking", "invalid", "copies",
+    "stepped", "failure", "estimated", "not_applicable", "no_range", "few", "rare", "family", "connection",
+    "validated", "tried",
 ]  # fmt: skip
 
 SEVERITIES: dict[RemarkKind, Severity] = {
     "budget": "bad",  # calls that a budget does not count
     "missing": "bad",  # values
     "undecided": "warning",  # why a verdict is not enough evidence, or no more than no worse
+    "drift": "warning",  # of a judge, as its anchors show
     "controls": "warning",  # a judge that known-answer controls do not validate
     "people": "warning",  # a judge that people's labels reject
     "types": "warning",  # text compared with numbers

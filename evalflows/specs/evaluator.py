@@ -110,6 +110,29 @@ class TierSpec(FallbackSpec):
         return high or low or value in self.decides or (label is not None and label in self.decides)
 
 
+class AnchorsSpec(BaseModel, extra="forbid", frozen=True):
+    """Answers whose scores are known, some of which a judge judges again in every run, so that its drift is seen.
+
+    A plain string is short for `dataset`.
+    """
+
+    dataset: str = Field(
+        description="A file of rows with inputs, outputs (of a pair of answers, a list of both), known (the score that "
+        "the judge should give; of a pair first, second or tie) and what the judge needs of reference_outputs, "
+        "metadata and steps; or the id of its snapshot"
+    )
+    share: Rate = Field(0.02, description="Anchors to judge in a run or a batch, as a share of what the judge judges")
+    at_least: int | None = Field(
+        None, ge=1, description="Anchors to judge at least; default: 30 in a run, 1 in a batch of production"
+    )
+    seed: int = Field(0, description="Seed of their order")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: object) -> object:
+        return {"dataset": value} if isinstance(value, str) else value
+
+
 class JudgeSpec(FallbackSpec):
     """An evaluator, or a cascade of them, with a fallback."""
 
@@ -129,6 +152,10 @@ class JudgeSpec(FallbackSpec):
         description="Known-answer controls: test a judge on this many right and as many wrong answers (references of "
         "the example, and of other examples); a judge of pairs, on pairs of the two. A judge that fails validation "
         "decides nothing",
+    )
+    anchors: AnchorsSpec | None = Field(
+        None,
+        description="Answers with known scores, judged again in every run: they show whether the judge has drifted",
     )
     fallback_counts: bool = Field(
         False,

@@ -163,6 +163,11 @@ class GateSpec(BaseModel, extra="forbid", frozen=True):
         description="Recalibration if the baseline was scored by another judge: score a sample of it again and correct "
         "for the difference",
     )
+    judge_drift: Literal["refuse", "rejudge"] = Field(
+        "refuse",
+        description="If a judge has drifted since it judged the baseline, as its anchors show: `refuse` decides "
+        "nothing on its metrics, `rejudge` lets today's judge judge the baseline's answers again and decides by that",
+    )
     approved_by: list[str] = Field(
         default_factory=list, description="Who may approve the baseline; default: anybody who can write to the store"
     )

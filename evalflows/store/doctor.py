@@ -38,6 +38,7 @@ _RESUMED = {
     "outputs": "calls already paid come from the ledger",
     "judgements": "calls already paid come from the ledger",
     "calls": "calls that it needs again are paid again",
+    "sentinels": "their calls come from the ledger",
     "limits": "nothing else is lost",
     "estimates": "they are computed again",
     "verdicts": "they are computed again",

@@ -76,6 +76,7 @@ STAY: Mapping[str, str] = {
     "outputs": "error_kind reused_from trace_id application_version",
     "judgements": "subject_id left_experiment_id right_experiment_id left_run_id right_run_id metric error_kind"
     " evaluator evaluator_version declared_version config_id judge_model prompt_hash decided_by mapper_version",
+    "sentinels": "run_id metric evaluator evaluator_version snapshot_id error_kind judge_model",
     "comparison_sets": "run_key name description metadata tags experiments baseline_experiment_id snapshot_ids"
     " evaluators spec order_rule failed_output_policy git_commit git_branch evalflows_version flow_run_id",
     "ratings": "metric method slice settings reason",
@@ -84,7 +85,8 @@ STAY: Mapping[str, str] = {
     "decisions": "gate candidate_experiment_id baseline_experiment_id summary reasons policy comparability flow_run_id"
     " git_commit evalflows_version",
     "baselines": "name",
-    "calls": "subject_id evaluator connection base_url model answered_by finish_reason error_kind provider_request_id",
+    "calls": "subject_id evaluator connection base_url model answered_by system_fingerprint finish_reason error_kind"
+    " provider_request_id",
     "labels": "subject_id other_run_id metric source",
     "checks": "subject_id name column_name expected flow_run_id",
     "limits": "connection process",

@@ -52,6 +52,7 @@ ReasonCode = Literal[
     "judge_not_validated",  # its known-answer controls could not be judged
     "judge_rejected_by_people",  # it agrees with people's labels not significantly better than chance
     "judged_by_fallback",  # most scores are its fallback's
+    "judge_drifted",  # since the baseline was judged
     "judge_position_bias",
     "one_presentation_order",  # the same answer was always shown first
     "order_unknown",  # of recorded verdicts: which answer was shown first
@@ -206,6 +207,11 @@ def uncommitted_id(run_group: str) -> str:
 def controls_batch(run_group: str) -> str:
     """Return the id of the batch of known-answer controls of a run group's judges."""
     return derived_id("controls", run_group)
+
+
+def drift_batch(run_id: str) -> str:
+    """Return the id of the batch of checks of the judges of a run group, a comparison or a batch for drift."""
+    return derived_id("drift", run_id)
 
 
 def _time(at: datetime) -> str:
@@ -588,6 +594,7 @@ class CallRow:
     base_url: str
     model: str
     answered_by: str | None = None  # the model reported by the provider
+    system_fingerprint: str | None = None  # of what served it, as the provider reports it
     request: Json
     response: Json | None = None
     repeat: int = 0
@@ -605,6 +612,29 @@ class CallRow:
     latency_s: float | None = None
     provider_request_id: str | None = None
     started_at: datetime
+    recorded_at: datetime = field(default_factory=now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentinelRow:
+    """One judgement of an anchor: of an answer whose score is known, by which a drift of its judge is seen."""
+
+    sentinel_id: str  # derived from owner, part, place, metric and evaluator version
+    experiment_id: str  # in whose course it was judged; or the comparison, or the trace evaluation of a day
+    run_id: str  # of the start: the run group, the comparison or the batch
+    metric: str
+    evaluator: str
+    evaluator_version: str
+    snapshot_id: str  # of the anchors
+    example_id: str
+    known: float  # the score that it should have, in the metric's unit
+    value: float | None = None  # the judge's
+    status: ScoreStatus
+    error_kind: str | None = None
+    judge_model: str | None = None
+    calls: int | None = None  # None if the evaluator may have made some that nobody recorded
+    cost_usd: float | None = None
+    judged_at: datetime
     recorded_at: datetime = field(default_factory=now)
 
 

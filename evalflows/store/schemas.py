@@ -28,13 +28,13 @@ FIELD = "erased"
 ATTRIBUTE = "evalflows.erased"
 """The attribute of an observation that says on which day it was erased."""
 
-EXPERIMENT_TABLES = ("outputs", "judgements", "calls", "limits", "experiments")
+EXPERIMENT_TABLES = ("outputs", "judgements", "sentinels", "calls", "limits", "experiments")
 """The tables of one experiment, in the order of sealing: the experiment's own row last."""
 
-TRACE_SCORE_TABLES = ("judgements", "calls", "limits")
+TRACE_SCORE_TABLES = ("judgements", "sentinels", "calls", "limits")
 """The tables of the scores that one trace evaluation gave to the traces of one day, in the order of sealing."""
 
-COMPARISON_TABLES = ("judgements", "calls", "limits", "comparison_sets")
+COMPARISON_TABLES = ("judgements", "sentinels", "calls", "limits", "comparison_sets")
 """The tables of one comparison, in the order of sealing."""
 
 MAX_OFFSET = 2**31 - 1
@@ -93,6 +93,13 @@ TABLES: dict[str, Table] = {
             owner="experiment_id",
             settled=("scored", "not_applicable", "sampled_out"),
             texts=("comment", "metadata"),
+        ),
+        Table(
+            name="sentinels",
+            record=records.SentinelRow,
+            key=("sentinel_id",),
+            owner="experiment_id",
+            settled=("scored", "not_applicable"),
         ),
         Table(name="comparison_sets", record=records.ComparisonSetRow, key=("comparison_id",), owner="comparison_id"),
         Table(name="ratings", record=records.RatingRow, key=("rating_id",), owner="comparison_id"),

@@ -46,7 +46,8 @@ def fill(root: Path) -> Store:
 def _label(store: Store) -> None:
     """Two people's labels of ten runs, of which one differs from the score."""
     query = (
-        "select run_id, experiment_id, example_id, value from run_values where metric = 'contains' order by 1 limit 10"
+        "select run_id, experiment_id, example_id, value from run_values"
+        " where metric = 'contains' and value is not null order by 1 limit 10"
     )
     with connect(store.layout.root) as catalog:
         runs = catalog.execute(query).fetchall()

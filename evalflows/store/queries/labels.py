@@ -1,7 +1,7 @@
 """Labels of people beside a judge's scores, of runs and of pairs, and preferences as training data."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +26,17 @@ _HUMAN_LABELLED = """
 select string_agg(distinct l.metric, ', ' order by l.metric) from labels l where l.subject_id in (
     select run_id from outputs where experiment_id = $1
     union all select left_run_id from comparisons where comparison_id = $1)
+"""
+
+_ANCHORS = """
+select o.run_id, e.inputs::varchar, e.reference_outputs::varchar, e.metadata::varchar, o.outputs::varchar,
+       o.steps::varchar, any_value(l.data_type), list(l.value order by l.labeller), list(l.label order by l.labeller)
+from current_labels l join outputs o on o.run_id = l.subject_id
+join experiments x on x.experiment_id = o.experiment_id
+join examples e on e.snapshot_id = x.snapshot_id and e.example_id = o.example_id
+where l.subject_kind = 'run' and l.turn is null and l.other_run_id is null and l.metric = $2
+      and list_contains($1, o.experiment_id) and o.status = 'ok'
+group by all order by o.run_id
 """
 
 LEFT_OUT = ("ties", "half ties", "flipped", "missing", "failed outputs", "not applicable", "same text")
@@ -402,3 +413,30 @@ select metric, example_id, status, outcome, left_points, decided_by, inputs, lef
 from pair_outcomes where comparison_id = ?
 order by position, example_id, repetition, left_experiment_id, right_experiment_id, evaluator_version
 """
+
+
+def anchor_rows(store: Store, reference: str, metric: str) -> list[dict[str, Any]]:
+    """Return the answers of experiments that people labelled, as rows of a file of anchors.
+
+    What is known is the majority of yes/no and labels, and the mean of numbers; answers without a majority are left
+    out. Raise InputError for a reference that means no experiment.
+    """
+    (found,) = ask(store, (_ANCHORS, [find_experiments(store, reference), metric]))
+    rows = []
+    for run_id, inputs, references, metadata, outputs, steps, data_type, values, labels in found:
+        said = [value if value is not None else label for value, label in zip(values, labels, strict=True)]
+        known = sum(said) / len(said) if data_type == "NUMERIC" else _majority(said)
+        if known is None:
+            continue
+        texts = {"inputs": inputs, "outputs": outputs, "reference_outputs": references, "metadata": metadata}
+        fields = {
+            name: from_json(text) for name, text in {**texts, "steps": steps}.items() if text not in (None, "{}", "[]")
+        }
+        rows.append({"id": run_id, **fields, "known": known})
+    return rows
+
+
+def _majority(said: Sequence[Any]) -> Any:
+    """Return what most said; None if no more said it than something else."""
+    counts = Counter(said).most_common(2)
+    return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else None

@@ -23,7 +23,7 @@ class QuarantineSpec(BaseModel, extra="forbid", frozen=True):
         None,
         ge=0,
         lt=0.5,
-        description="All examples that `evalflows flaky` names, from runs before this one, with a higher flip rate; of "
+        description="All examples that are flaky by the runs before this one, with a higher flip rate; of "
         "yes/no metrics",
     )
     metric: str | None = Field(None, description="Only in this metric; default: in every metric of an evaluator")

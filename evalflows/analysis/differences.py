@@ -284,12 +284,13 @@ class ExperimentPair:
         return {name: quarantine.applied(metric, ids) for name, metric in values.items()}
 
     @cached_property
-    def quarantine_texts(self) -> list[str]:
-        """What is in quarantine, a line for each entry."""
+    def quarantine_notes(self) -> list[Difference]:
+        """What is in quarantine, for each entry."""
         if (quarantine := self.quarantine) is None:
             return []
         metrics = [name for name in self.values if name not in MEASURES]
-        return list(quarantine.texts(metrics, self.reader.example_ids(self.candidate.snapshot_id)))
+        ids = self.reader.example_ids(self.candidate.snapshot_id)
+        return [Difference(what=QUARANTINE, text=text) for text in quarantine.texts(metrics, ids)]
 
     @cached_property
     def matched(self) -> MatchedExamples | None:
@@ -478,9 +479,9 @@ def publish_differences(
     for row in rows:
         store.publish("estimates", row.experiment_id, list(estimate_rows(reader, row, spec)))
         if spec.quarantine:
-            texts = ExperimentPair(reader=reader, spec=spec, candidate=row, baseline=None).quarantine_texts
-            identity = derived_id(QUARANTINE, row.experiment_id)
-            keep_check(store, identity, QUARANTINE, ("experiment", row.experiment_id), "\n".join(texts), passed=False)
+            notes = ExperimentPair(reader=reader, spec=spec, candidate=row, baseline=None).quarantine_notes
+            identity, said = derived_id(QUARANTINE, row.experiment_id), "\n".join(note.text for note in notes)
+            keep_check(store, identity, QUARANTINE, ("experiment", row.experiment_id), said, passed=False)
     store.publish("verdicts", rows[0].run_group, list(verdicts_on(reader, rows, spec)))
 
 

@@ -25,7 +25,6 @@ from evalflows.specs.gate import GatePolicy, GateSpec
 from evalflows.specs.metric_names import metric_of, sliced_metric
 from evalflows.store.described import Outcome, RuleOutcome
 from evalflows.store.evidence import deleted_decisions, evidence_on
-from evalflows.store.kept_checks import QUARANTINE
 from evalflows.store.manifests import Written
 from evalflows.store.queries.conclusions import approved
 from evalflows.store.queries.invalid_trials import invalid_trials
@@ -114,7 +113,7 @@ class GateEvaluation:
         code, pair = revision(), self.pair
         results = [result.as_dict() for result in self.rule_results]
         notes = [self._production.note] if self._production and self.gate.compares else []
-        notes += [Difference(what=QUARANTINE, text=text) for text in pair.quarantine_texts]
+        notes += pair.quarantine_notes
         return DecisionRow(
             decision_id=self._identity,
             gate=self.gate.name,

@@ -50,7 +50,7 @@ def decide_on(
         confidence_level: Default: that of the candidate's spec, or of its look at the final examples.
 
     Raise InputError if an experiment does not exist or is a trial, if a non-inferiority or superiority rule has no
-    baseline, or if a slice of a rule holds no example.
+    baseline, if a slice of a rule holds no example, or for a quarantine that is over or not for this gate.
     """
     store = Store()
     gate = with_fixed_window(gate)
@@ -66,6 +66,8 @@ def decide_on(
     check_slices_of(store, gate, candidate_row)
     spec = at_level_of_look(store, experiment_spec(candidate_row), candidate_row.run_group)
     refuse_expired(spec.quarantine, now().date())
+    if why := spec.why_not_in_quarantine(gate):
+        raise InputError(why)
     spec = spec if confidence_level is None else spec.model_copy(update={"confidence_level": confidence_level})
     pair = ExperimentPair(reader=MetricReader(store), spec=spec, candidate=candidate_row, baseline=baseline_row)
     return keep_decision(store, GateEvaluation(gate=gate, pair=pair))

@@ -150,11 +150,16 @@ class ExperimentSpec(ComparedRunSettings, _Experiment, extra="forbid", frozen=Tr
 
     def _check_quarantine(self) -> None:
         check_entries(self.quarantine)
-        for gate in self.gates if self.quarantine else ():
-            if gate.production is not None:
-                raise ValueError(f"quarantine: got gate {gate.name!r} against production, whose items have none")
-            if gate.batch is not None and any(entry.weigh == "by_noise" for entry in self.quarantine):
-                raise ValueError(f"quarantine: got by_noise and gate {gate.name!r} in batches, wanted not_at_all")
+        if why := next(filter(None, map(self.why_not_in_quarantine, self.gates)), None):
+            raise ValueError(why)
+
+    def why_not_in_quarantine(self, gate: GateSpec) -> str | None:
+        """Return why a gate cannot decide with the quarantine; None if it can."""
+        if self.quarantine and gate.production is not None:
+            return f"quarantine: got gate {gate.name!r} against production, whose items have none"
+        if gate.batch is not None and any(entry.weigh == "by_noise" for entry in self.quarantine):
+            return f"quarantine: got by_noise and gate {gate.name!r} in batches, wanted not_at_all"
+        return None
 
     @property
     def batch(self) -> int | None:

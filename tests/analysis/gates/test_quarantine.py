@@ -134,7 +134,7 @@ def test_a_quarantine_cannot_hide_a_fall() -> None:
     pair = ExperimentPair(reader=MetricReader(past.store), spec=spec, candidate=row, baseline=base)
     (result,) = GateEvaluation(gate=guard(), pair=pair).rule_results
     assert result.value == pytest.approx(-10 * 0.5 / N) and "quarantine" not in result.text
-    assert "0 of 300 examples (0%)" in pair.quarantine_texts[0]
+    assert "0 of 300 examples (0%)" in pair.quarantine_notes[0].text
     ids = [f"e{place}" for place in range(31)]
     many = past.spec(quarantine=[{"examples": ids, "until": "2027-01-01", "reason": "hard", "weigh": "not_at_all"}])
     pair = ExperimentPair(reader=MetricReader(past.store), spec=many, candidate=row, baseline=base)
@@ -146,7 +146,7 @@ def test_a_quarantine_cannot_hide_a_fall() -> None:
     assert GateEvaluation(gate=sliced, pair=pair).conclusion == "NOT ENOUGH EVIDENCE"
     unseen = past.spec(quarantine=[{"examples": ["e1"], "until": "2027-01-01", "reason": "hard"}])
     pair = ExperimentPair(reader=MetricReader(past.store), spec=unseen, candidate=base, baseline=None)
-    assert "1 weigh 1, since they were never repeated" in pair.quarantine_texts[0]
+    assert "1 weigh 1, since they were never repeated" in pair.quarantine_notes[0].text
 
 
 def test_mistakes_in_a_quarantine_are_one_line() -> None:
@@ -173,3 +173,6 @@ def test_mistakes_in_a_quarantine_are_one_line() -> None:
     against = {"gates": [{"name": "live", "non_inferiority": {"right": 0.1}, "baseline": "production:support@24h"}]}
     with pytest.raises(ValueError, match="got gate 'live' against production"):
         past.spec(quarantine=[rule()], **against)
+    held = past.experiment({"right": np.array([True, False])}, spec=past.spec(quarantine=[rule(until="2100-01-01")]))
+    with pytest.raises(InputError, match="got by_noise and gate 'release' in batches"):
+        decide_on(held.experiment_id, row.experiment_id, guard(batch=10))

@@ -272,8 +272,16 @@ def _by_evidence(example: FlakyExample) -> tuple[float, float, str]:
 
 
 def observed_before(store: Store, experiment: ExperimentRow) -> Repeated:
-    """Return the values of examples in the runs that started before an experiment's own, which never counts."""
-    return repeated_values(store, experiment, before=experiment.started_at, without=experiment.run_group)
+    """Return the values of examples in the runs that started before an experiment's own, which never counts.
+
+    Runs of its version count only if none of others are repeated: what only this version made flip is its own fault.
+    """
+    system = " ".join(filter(None, (experiment.target_version, experiment.application_version)))
+    settings: dict[str, Any] = {"before": experiment.started_at, "run_group": experiment.run_group}
+    found = repeated_values(store, experiment, **settings, system=system)
+    if any(value.df for value in found.values):
+        return found
+    return repeated_values(store, experiment, **settings)
 
 
 @dataclass(frozen=True, kw_only=True)

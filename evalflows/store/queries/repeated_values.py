@@ -15,6 +15,7 @@ select experiment_id, snapshot_id,
             else concat_ws(' ', target_version, application_version) end as system
 from experiments
 where coalesce(dataset_name, snapshot_id) = $1 and started_at < $2 and run_group is distinct from $3
+      and concat_ws(' ', target_version, application_version) is distinct from $4
 order by started_at, experiment_id
 """
 
@@ -79,14 +80,20 @@ class Repeated:
 
 
 def repeated_values(
-    store: Store, experiment: ExperimentRow, *, before: datetime, without: str | None = None
+    store: Store,
+    experiment: ExperimentRow,
+    *,
+    before: datetime,
+    run_group: str | None = None,
+    system: str | None = None,
 ) -> Repeated:
     """Return the values of the examples of an experiment, in all experiments on its dataset that started `before`.
 
-    An example counts only with the same inputs and references; `without` is a run group that does not count.
+    An example counts only with the same inputs and references; a `run_group` and a `system`, its versions
+    of target and application, do not count.
     """
     dataset = experiment.dataset_name or experiment.snapshot_id
-    (runs,) = ask(store, (_EXPERIMENTS, [dataset, before, without]))
+    (runs,) = ask(store, (_EXPERIMENTS, [dataset, before, run_group, system]))
     if not runs:
         return Repeated(experiments=(), values=())
     ids, snapshots, systems = (list(column) for column in zip(*runs, strict=True))

@@ -149,6 +149,20 @@ def test_a_quarantine_cannot_hide_a_fall() -> None:
     assert "1 weigh 1, since they were never repeated" in pair.quarantine_notes[0].text
 
 
+def test_what_flips_only_under_the_candidates_version_is_no_quarantine() -> None:
+    past, steady = Past(), np.ones(N, dtype=bool)
+    for _ in range(2):
+        past.experiment({"right": steady}, target_version="v0")
+    for number in range(7):
+        right = steady.copy()
+        right[:10] = number % 2
+        row = past.experiment({"right": right}, target_version="v1")
+    spec = past.spec(quarantine=[rule()])
+    for candidate, count in ((row, 0), (past.experiment({"right": steady}, target_version="v2"), 10)):
+        pair = ExperimentPair(reader=MetricReader(past.store), spec=spec, candidate=candidate, baseline=past.rows[0])
+        assert f"flip_rate_above 0.2: {count} of 300 examples" in pair.quarantine_notes[0].text
+
+
 def test_mistakes_in_a_quarantine_are_one_line() -> None:
     past = Past(fields=[{"split": "final"}, {"split": "dev"}])
     row = past.experiment({"right": np.array([True, False])})

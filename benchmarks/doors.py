@@ -95,6 +95,7 @@ def commands(made: Made, folder: Path) -> dict[str, Sequence[str]]:
         ("diff", first, second),
         ("diff, --where", first, second, "--where", WHERE),
         ("diff, --slices", first, second, "--slices"),
+        ("flaky", second),
         ("best", *made.experiments, "--metric", "edit_similarity"),
         ("report", second, "-o", f"{out}/report.html"),
         ("report, .md", second, "--format", "md"),

@@ -10,6 +10,7 @@ from prefect.cache_policies import NO_CACHE
 from evalflows.analysis.baselines import approval_problem, baseline_name, baseline_row, no_baseline
 from evalflows.analysis.differences import timed_metrics
 from evalflows.analysis.final_looks import check_looks
+from evalflows.analysis.flaky import check_quarantine
 from evalflows.analysis.production_baseline import check_production, with_fixed_windows
 from evalflows.analysis.recalibration import metrics_to_recalibrate, recalibrations_of
 from evalflows.analysis.trace_datasets import loaded_dataset
@@ -63,6 +64,7 @@ def check_and_freeze(spec: ExperimentSpec, *, final: bool = False) -> Context:
         processes = QuickProcesses(prepared.spec.task_runner.processes)  # they import what they need meanwhile
     try:
         check_spec(prepared, loaded.selected, store)
+        check_quarantine(prepared, loaded.examples)
         prepared = with_frozen_anchors(store, prepared)
         snapshot = loaded.keep(store)
         if copies := near_copies(loaded.selected, final_ones):

@@ -27,10 +27,11 @@ from evalflows.reports.results import results_of
 from evalflows.specs.errors import IncompleteError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
+from evalflows.specs.quarantine import refuse_expired
 from evalflows.store.database import keep_catalog, shared
 from evalflows.store.packing import pack_many
 from evalflows.store.queries.values import are_many
-from evalflows.store.records import ExperimentRow
+from evalflows.store.records import ExperimentRow, now
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.store import Store
 from evalflows.tasks.announce import links_to_dashboard
@@ -66,6 +67,7 @@ def decide(run: Context, rows: list[ExperimentRow], reader: MetricReader) -> lis
     """
     enter_stage(run, "deciding")
     store = run.store
+    refuse_expired(run.prepared.spec.quarantine, now().date())
     evaluations = _evaluations(store, run.prepared.spec, rows, reader)
     return [keep_decision(store, evaluation, flow_run_id()).decision_id for evaluation in evaluations]
 

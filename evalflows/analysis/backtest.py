@@ -260,7 +260,8 @@ class RepetitionHalves(ExperimentPair):
         return repetition_values(self.reader.store, self.candidate, self.metrics)
 
     def _values_of(self, chosen: Repetitions) -> Mapping[str, MetricValues]:
-        return drop_ambiguous([_of_repetitions(metric, chosen) for metric in self._by_repetition])
+        values = drop_ambiguous([_of_repetitions(metric, chosen) for metric in self._by_repetition])
+        return self.in_quarantine(self.candidate, values)
 
 
 def _of_repetitions(metric: RepetitionValues, chosen: Repetitions) -> MetricValues:

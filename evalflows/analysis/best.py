@@ -97,7 +97,7 @@ def best_of(store: Store, experiments: Sequence[str], metric: str | None = None,
     reader = MetricReader(store)
     rows = [store.read("experiments", identity)[0] for identity in ids]
     names = _names(rows)
-    first, spec = rows[0], reader.spec(rows[0])
+    first, spec = rows[0], reader.spec(rows[0]).model_copy(update={"quarantine": []})  # it is for verdicts
     pairs = [ExperimentPair(reader=reader, spec=spec, candidate=row, baseline=first) for row in rows]
     shared = set.intersection(*({*pair.values} for pair in pairs))
     chosen = _metric(metric, [name for name in shared if name not in MEASURES], shared)

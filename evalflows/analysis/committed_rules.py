@@ -14,7 +14,7 @@ from evalflows.store.store import Store
 
 _RULES = {
     *("dataset", "repetitions", "baseline", "evaluators", "summary_evaluators", "composites", "gates", "metrics"),
-    *("score_configs", "final_looks", "confidence_level", "adjustment"),
+    *("score_configs", "final_looks", "confidence_level", "adjustment", "quarantine", "quarantine_at_most"),
 }
 """Fields of a spec that say by what a candidate is judged."""
 

@@ -150,7 +150,8 @@ def _chosen(reader: MetricReader, rows: Sequence[ExperimentRow], where: str) -> 
 def _notes(pair: ExperimentPair) -> list[Note]:
     assert pair.baseline is not None
     owner = pair.candidate.experiment_id
-    notes = [Note(candidate_experiment_id=owner, **asdict(difference)) for difference in pair.differences]
+    known = (*pair.differences, *pair.quarantine_notes)
+    notes = [Note(candidate_experiment_id=owner, **asdict(difference)) for difference in known]
     commits = commit_change(pair.candidate, pair.baseline)
     if commits and is_plain_change(pair.candidate, pair.baseline):
         what = f"git commit {commits}"

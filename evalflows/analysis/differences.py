@@ -17,6 +17,7 @@ from evalflows.analysis.comparability import (
     judge_models,
     served_by,
 )
+from evalflows.analysis.flaky import Quarantine, observed_before, why_too_many
 from evalflows.analysis.judge_drift import JudgeStream, drift_differences, judge_streams
 from evalflows.analysis.judge_exclusions import Exclusion, JudgedMetric, by_controls, by_fallback, by_people, exclusions
 from evalflows.analysis.pairing import (
@@ -28,6 +29,7 @@ from evalflows.analysis.pairing import (
     counts_of,
     difference_columns,
     drop_ambiguous,
+    example_ids_of,
     matched,
     paired_metric,
     sample_at,
@@ -43,6 +45,8 @@ from evalflows.stats.paired import PairedDifference
 from evalflows.stats.pass_at_k import pass_at_k, pass_hat_k
 from evalflows.stats.power import smallest_detectable, unseen_variance
 from evalflows.stats.proportions import normal_quantile
+from evalflows.store.kept_checks import QUARANTINE, keep_check
+from evalflows.store.queries.repeated_values import Repeated
 from evalflows.store.queries.shared_examples import SharedRounds, places_of, shared_rounds, slice_values
 from evalflows.store.queries.values import (
     MetricValues,
@@ -192,6 +196,21 @@ class MetricReader:
         key = ("matched", candidate.snapshot_id, baseline.snapshot_id)
         return self._once(key, lambda: matched(self.store, candidate, baseline))
 
+    def example_ids(self, snapshot_id: str) -> list[str]:
+        """Return the ids of the examples, in the snapshot's order."""
+        return self._once(("ids", snapshot_id), lambda: example_ids_of(self.store, snapshot_id))
+
+    def quarantine(self, row: ExperimentRow, spec: ExperimentSpec) -> Quarantine | None:
+        """Return the spec's quarantine as of an experiment's run; None if it has none."""
+        if not spec.quarantine:
+            return None
+
+        def observed() -> Repeated:
+            return self._once(("observed", row.experiment_id), lambda: observed_before(self.store, row))
+
+        key = ("quarantine", row.experiment_id, spec.model_dump_json(include={"quarantine"}))
+        return self._once(key, lambda: Quarantine(entries=spec.quarantine, experiment=row, observed=observed))
+
     def shared_rounds(self, candidate: ExperimentRow, baseline: ExperimentRow) -> SharedRounds:
         key = ("rounds", candidate.experiment_id, baseline.experiment_id)
         return self._once(key, lambda: shared_rounds(self.store, candidate, baseline))
@@ -261,11 +280,32 @@ class ExperimentPair:
     @cached_property
     def values(self) -> Mapping[str, MetricValues]:
         """The candidate's metrics."""
-        return self.reader.values(self.candidate, self.spec)
+        return self.in_quarantine(self.candidate, self.reader.values(self.candidate, self.spec))
 
     @cached_property
     def baseline_values(self) -> Mapping[str, MetricValues]:
-        return self.reader.values(self.baseline, self.spec) if self.baseline else {}
+        return self.in_quarantine(self.baseline, self.reader.values(self.baseline, self.spec)) if self.baseline else {}
+
+    @cached_property
+    def quarantine(self) -> Quarantine | None:
+        """The spec's quarantine as of the candidate's run, which weighs both sides; None without one."""
+        return self.reader.quarantine(self.candidate, self.spec)
+
+    def in_quarantine(self, row: ExperimentRow, values: Mapping[str, MetricValues]) -> Mapping[str, MetricValues]:
+        """Return the metrics of one side with the weights of the examples in quarantine."""
+        if (quarantine := self.quarantine) is None:
+            return values
+        ids = self.reader.example_ids(row.snapshot_id)
+        return {name: quarantine.applied(metric, ids) for name, metric in values.items()}
+
+    @cached_property
+    def quarantine_notes(self) -> list[Difference]:
+        """What is in quarantine, for each entry."""
+        if (quarantine := self.quarantine) is None:
+            return []
+        metrics = [name for name in self.values if name not in MEASURES]
+        ids = self.reader.example_ids(self.candidate.snapshot_id)
+        return [Difference(what=QUARANTINE, text=text) for text in quarantine.texts(metrics, ids)]
 
     @cached_property
     def matched(self) -> MatchedExamples | None:
@@ -353,6 +393,7 @@ class ExperimentPair:
         """Test a metric's difference, by default with the declared margin."""
         metric = paired.candidate.metric
         why = self.why_refused(metric) or self.why_excluded(metric) or why_too_brief(paired, margin)
+        why = why or why_too_many(paired.candidate, self.spec.quarantine_at_most)
         return paired.difference_test(why, margin)
 
     @cached_property
@@ -454,6 +495,10 @@ def publish_differences(
     """Publish the estimates of each experiment of a run group, and the verdicts on each candidate."""
     for row in rows:
         store.publish("estimates", row.experiment_id, list(estimate_rows(reader, row, spec)))
+        if spec.quarantine:
+            notes = ExperimentPair(reader=reader, spec=spec, candidate=row, baseline=None).quarantine_notes
+            identity, said = derived_id(QUARANTINE, row.experiment_id), "\n".join(note.text for note in notes)
+            keep_check(store, identity, QUARANTINE, ("experiment", row.experiment_id), said, passed=False)
     store.publish("verdicts", rows[0].run_group, list(verdicts_on(reader, rows, spec)))
 
 

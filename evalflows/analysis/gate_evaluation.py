@@ -11,6 +11,7 @@ from evalflows.analysis.baselines import approval_problem, baseline_name, no_bas
 from evalflows.analysis.comparability import JUDGE_DRIFT, Difference
 from evalflows.analysis.differences import ExperimentPair, TestedMetric, verdicts, why_too_brief
 from evalflows.analysis.evaluate_rules import conclusion_of, evaluate_rules
+from evalflows.analysis.flaky import why_too_many
 from evalflows.analysis.interim import InterimAnalyses, interim_analyses_of, interim_difference, interim_mean
 from evalflows.analysis.pairing import MetricSample, PairedMetric
 from evalflows.analysis.production_baseline import ProductionComparison
@@ -20,7 +21,7 @@ from evalflows.analysis.rules import Estimate, Rule, rules_of
 from evalflows.analysis.slice_search import slice_check
 from evalflows.analysis.verdicts import DifferenceTest
 from evalflows.engine.revision import revision
-from evalflows.specs.gate import GateSpec
+from evalflows.specs.gate import GatePolicy, GateSpec
 from evalflows.specs.metric_names import metric_of, sliced_metric
 from evalflows.store.described import Outcome, RuleOutcome
 from evalflows.store.evidence import deleted_decisions, evidence_on
@@ -111,11 +112,12 @@ class GateEvaluation:
         """Return the row to store; `flow_run_id` is the flow run that decides, if any."""
         code, pair = revision(), self.pair
         results = [result.as_dict() for result in self.rule_results]
-        others = [self._production.note] if self._production and self.gate.compares else []
+        notes = [self._production.note] if self._production and self.gate.compares else []
+        notes += pair.quarantine_notes
         if (again := self._after_drift) is not None and again.baseline is not None:
             side = "the baseline's answers" if again.candidate is pair.candidate else "the answers of both sides"
             text = f"today's judge judged {side} again, and its scores decide: {again.baseline.experiment_id}"
-            others.append(Difference(what="rejudged", text=text))
+            notes.append(Difference(what="rejudged", text=text))
         return DecisionRow(
             decision_id=self._identity,
             gate=self.gate.name,
@@ -125,9 +127,9 @@ class GateEvaluation:
             conclusion=self.conclusion,
             summary=self.summary,
             reasons=to_json(results),
-            policy=self.gate.model_dump_json(),
+            policy=self._policy,
             confidence_level=pair.spec.confidence_level,
-            comparability=to_json([asdict(difference) for difference in (*pair.differences, *others)]),
+            comparability=to_json([asdict(difference) for difference in (*pair.differences, *notes)]),
             n_shared=pair.matched.n_shared if pair.matched else None,
             flow_run_id=flow_run_id,
             git_commit=code.commit,
@@ -164,6 +166,7 @@ class GateEvaluation:
         of_drift = () if again is None else (again.candidate, again.baseline)
         rows = [row for row in (pair.candidate, pair.baseline, rejudged, *of_drift) if row is not None]
         owners = {name for row in rows for name in (row.experiment_id, row.snapshot_id, controls_batch(row.run_group))}
+        owners |= {*pair.quarantine.owners} if pair.quarantine else set()
         owners |= {e.batch_id for side in pair.exclusions for e in side.values() if e.batch_id is not None}
         if self._production is not None:
             owners |= {*self._production.owners}
@@ -198,8 +201,17 @@ class GateEvaluation:
         """An id from the evidence: other wording does not change it."""
         candidate, baseline = self.pair.candidate.experiment_id, self.pair.baseline
         evidence = to_json([{**result.as_dict(), "text": None} for result in self.rule_results])
-        base, policy = baseline.experiment_id if baseline else "", self.gate.model_dump_json()
-        return dependent_id("dec", candidate, candidate, base, policy, str(self.pair.spec.confidence_level), evidence)
+        base = baseline.experiment_id if baseline else ""
+        return dependent_id(
+            "dec", candidate, candidate, base, self._policy, str(self.pair.spec.confidence_level), evidence
+        )
+
+    @cached_property
+    def _policy(self) -> str:
+        """The gate and the spec's quarantine, as the decision keeps them."""
+        spec = self.pair.spec
+        added = {"quarantine": spec.quarantine, "quarantine_at_most": spec.quarantine_at_most}
+        return GatePolicy.model_validate({**self.gate.model_dump(), **added}).stored
 
     @cached_property
     def _production(self) -> ProductionComparison | None:
@@ -249,6 +261,8 @@ class GateEvaluation:
             return Reason(exclusion.code, f"excluded: {exclusion}")
         if self._invalid_problem:
             return Reason("invalid_trials", self._invalid_problem)
+        if too_many := why_too_many(sample.values, self.pair.spec.quarantine_at_most):
+            return too_many
         if self.gate.batch is not None and self.interim_analyses is None:
             return Reason("no_finished_batch", "no batch has finished yet, or the run was started without batches")
         return self._difference_estimate(rule, sample) if rule.is_difference else self._mean_estimate(rule, sample)

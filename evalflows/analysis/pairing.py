@@ -135,20 +135,20 @@ class MetricSample:
         clusters, and of an uneven sample."""
         values = self.values.values[~np.isnan(self.values.values)]
         ends = self.scale.yes_no_ends(values) if self.values.is_binary and self.clusters is None else None
-        if ends is None or _is_weighted(self.values.weights, ~np.isnan(self.values.values)):
+        if ends is None or _is_weighted(self.values.counted, ~np.isnan(self.values.values)):
             return None
         shares = clopper_pearson_interval(float(np.mean(values == ends[1])) * n, n, confidence_level=confidence_level)
         low, high = (ends[0] + (ends[1] - ends[0]) * share for share in shares)
         return low, high
 
     def _estimate(self, values: Values, known: Mask, confidence_level: float, *, exact: bool) -> MeanEstimate:
-        weights = self.values.weights
-        is_weighted, why_too_few = _is_weighted(weights, known), too_few_drawn(weights, known)
+        weights = self.values.counted
+        is_weighted, why_too_few = _is_weighted(weights, known), too_few_drawn(self.values.weights, known)
         ends = self.scale.yes_no_ends(values[known]) if self.values.is_binary and not is_weighted else None
         numbers, clusters = linearised(values[known], weights[known]), _chosen_clusters(self.clusters, known)
         settings: dict[str, Any] = {"confidence_level": confidence_level, "exact": exact}
         if ends is None:
-            bounds = None if is_weighted or not np.isfinite(self.scale.support).all() else self.scale.support
+            bounds = _weighted_support(self.scale.support, self.values.weights[known], weights[known], numbers)
             within = numbers if bounds is None else np.clip(numbers, *bounds)  # the range may have changed
             rare = self.scale.declared.rare_losses
             estimate = mean_estimate(within, clusters, bounds=bounds, rare_values=rare, **settings)
@@ -157,7 +157,8 @@ class MetricSample:
         low, high = (
             None if why_too_few else _clipped(end, *self.scale.support) for end in (estimate.low, estimate.high)
         )
-        estimate = replace(estimate, low=low, high=high, method=_method(estimate.method, is_weighted))
+        method = _method(estimate.method, _is_weighted(self.values.weights, known), self.values.quarantine, known)
+        estimate = replace(estimate, low=low, high=high, method=method)
         return replace(estimate, reason=why_too_few, reason_code="too_few") if why_too_few else estimate
 
 
@@ -287,7 +288,7 @@ class PairedMetric:
         return self._differences(candidate, baseline, counted)
 
     def _differences(self, candidate: Values, baseline: Values, chosen: Mask) -> PairedDifferences:
-        weights = self._weights
+        weights, sampling = self._weights, self._sampling
         is_weighted, support = _is_weighted(weights, chosen), self.scale.support
         clipped = (np.clip(side[:, chosen], *support) for side in (candidate, baseline))  # the range may have changed
         ours, theirs = (linearised(side, weights[chosen]) for side in clipped)
@@ -296,20 +297,27 @@ class PairedMetric:
             ours, theirs = ((side == ends[1]).astype(np.float64) for side in (ours, theirs))
             differences = replace(paired_differences(ours, theirs, clusters, binary=True), ends=ends)
         else:
-            bounds = None if is_weighted or not np.isfinite(support).all() else support
+            bounds = _weighted_support(support, sampling[chosen], weights[chosen], ours, theirs)
+            ours, theirs = (side if bounds is None else np.clip(side, *bounds) for side in (ours, theirs))  # rounding
             rare = self.scale.declared.rare_losses
             differences = paired_differences(ours, theirs, clusters, bounds=bounds, rare_values=rare)
-        few = too_few_drawn(weights, chosen) or differences.too_few
+        few = too_few_drawn(sampling, chosen) or differences.too_few
         return replace(differences, limit=self.scale.widest, too_few=few)
 
     def _at(self, differences: PairedDifferences, confidence_level: float) -> PairedDifference:
         difference = differences.at(confidence_level)
         both = ~np.isnan(self.candidate.values) & ~np.isnan(self.baseline.values)
-        return replace(difference, method=_method(difference.method, _is_weighted(self._weights, both)))
+        is_sampled = _is_weighted(self._sampling, both)
+        return replace(difference, method=_method(difference.method, is_sampled, self.candidate.quarantine, both))
+
+    @property
+    def _sampling(self) -> Values:
+        return np.maximum(self.candidate.weights, self.baseline.weights)  # the smaller sample is within the larger
 
     @property
     def _weights(self) -> Values:
-        return np.maximum(self.candidate.weights, self.baseline.weights)  # the smaller sample is within the larger
+        quarantine = self.candidate.quarantine
+        return self._sampling if quarantine is None else self._sampling * quarantine
 
 
 def _why_apart(apart: Mask, rounds: SharedRounds) -> str:
@@ -414,8 +422,29 @@ def too_few_drawn(weights: Values, chosen: Mask) -> str | None:
     return f"{count} sampled examples represent {count * weight:.0f}, wanted at least {MIN_SAMPLED}"
 
 
-def _method(method: str, weighted: bool) -> str:
-    return f"{method}, weighted by inverse sampling probability" if weighted else method
+def _method(method: str, is_sampled: bool, quarantine: Values | None, chosen: Mask) -> str:
+    by = ["inverse sampling probability"] if is_sampled else []
+    by += ["noise in quarantine"] if quarantine is not None and _is_weighted(quarantine, chosen) else []
+    return f"{method}, weighted by {' and '.join(by)}" if by else method
+
+
+def _weighted_support(
+    support: tuple[float, float], sampling: Values, weights: Values, *sides: Values
+) -> tuple[float, float] | None:
+    """Return the possible values of `sides` that were linearised with weights; None if the range, or what the weight of
+    a value that was not drawn would be, is unknown, as in an uneven sample.
+
+    A value in quarantine weighs at most as much as the others, so none is farther from the mean than the ends of the
+    range, times n over the sum of the weights.
+    """
+    if not np.isfinite(support).all() or (sampling.size and np.ptp(sampling)):
+        return None
+    if not weights.size or not np.ptp(weights):
+        return support
+    factor = weights.size * float(weights.max()) / float(weights.sum())
+    means = np.concatenate([side.mean(axis=-1, keepdims=True).ravel() for side in sides])
+    low, high = (factor * end + (1 - factor) * means for end in support)
+    return float(low.min()), float(high.max())
 
 
 def _chosen_clusters(clusters: Clusters, chosen: Mask) -> list[str | None] | None:
@@ -470,7 +499,7 @@ class MatchedExamples:
 
 def matched(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> MatchedExamples:
     """Match examples by id; shared examples must have the same inputs and references."""
-    ours = _example_ids(store, candidate.snapshot_id)
+    ours = example_ids_of(store, candidate.snapshot_id)
     if candidate.snapshot_id == baseline.snapshot_id:
         places = np.arange(len(ours), dtype=np.intp)
         return MatchedExamples(example_ids=ours, candidate=places, baseline=places, is_whole=True)
@@ -481,7 +510,7 @@ def matched(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> 
     return MatchedExamples(
         example_ids=names,
         candidate=_places(ours, names),
-        baseline=_places(_example_ids(store, baseline.snapshot_id), names),
+        baseline=_places(example_ids_of(store, baseline.snapshot_id), names),
         absent=shared.absent,
         changed=shared.changed,
     )
@@ -495,6 +524,7 @@ def at_places(metric: MetricValues, places: Places) -> MetricValues:
         values=values,
         missing=missing,
         weights=metric.weights[places],
+        quarantine=None if metric.quarantine is None else metric.quarantine[places],
         scored=int((~np.isnan(values)).sum()),
         n_missing=int(missing.sum()),
     )
@@ -506,7 +536,8 @@ def sample_at(sample: MetricSample, places: Places) -> MetricSample:
     return replace(sample, values=at_places(sample.values, places), clusters=clusters)
 
 
-def _example_ids(store: Store, snapshot_id: str) -> list[str]:
+def example_ids_of(store: Store, snapshot_id: str) -> list[str]:
+    """Return the ids of a snapshot's examples, in its order."""
     rows = store.query("select example_id from source.examples where snapshot_id = ? order by position", [snapshot_id])
     return [example_id for (example_id,) in rows]
 

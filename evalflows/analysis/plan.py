@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from evalflows.analysis.differences import MetricReader
 from evalflows.analysis.figures import figure, given_figure
+from evalflows.analysis.flaky import Repeats, check_quarantine, noise_by_metric
 from evalflows.analysis.pairing import Clusters, Places
 from evalflows.analysis.trace_datasets import loaded_dataset
 from evalflows.analysis.verdicts import ADJUSTMENT_NAMES
@@ -61,6 +62,7 @@ from evalflows.stats.power import (
 )
 from evalflows.store.final_examples import final_inputs, refuse_final
 from evalflows.store.ingest import LoadedDataset
+from evalflows.store.queries.lookup import newest_on
 from evalflows.store.queries.past_calls import (
     CallsEach,
     MeasuredBefore,
@@ -75,8 +77,9 @@ from evalflows.store.queries.past_calls import (
     measured_before,
     run_values,
 )
+from evalflows.store.queries.repeated_values import repeated_values
 from evalflows.store.queries.shared_examples import places_of, slice_value, slice_values
-from evalflows.store.records import FINAL, CallRow, ExampleRow, ExperimentRow, to_json
+from evalflows.store.records import FINAL, CallRow, ExampleRow, ExperimentRow, now, to_json
 from evalflows.store.store import Store
 from evalflows.targets import chat
 
@@ -714,6 +717,7 @@ class MetricPlan:
     judged_share: float  # of the examples
     minimum_detectable: float | None = None  # with the dataset and the repetitions of the spec
     sample_sizes: tuple[SampleSizes, ...] = ()
+    repeats: Repeats | None = None  # which examples to answer more often; None if none is flaky
 
 
 def metrics_to_plan(prepared: PreparedExperiment, wanted: Sequence[str]) -> list[str]:
@@ -885,14 +889,25 @@ def plan_experiment(spec: ExperimentSpec, effect: float | None, metrics: Sequenc
         snapshot_id=loaded.examples[0].snapshot_id,
         is_clustered=design.n_clusters is not None,
     )
+    planned = [planned_metric(history, name, effect, design, examples, lines) for name in names]
+    repeats = _repeats(history, design)
     return Plan(
         spec=spec,
         effect=effect,
         design=design,
         calls=lines,
         total=total_of(lines),
-        metrics=tuple(planned_metric(history, name, effect, design, examples, lines) for name in names),
+        metrics=tuple(replace(metric, repeats=repeats.get(metric.metric)) for metric in planned),
     )
+
+
+def _repeats(history: HistoryQuery, design: CurrentDesign) -> dict[str, Repeats | None]:
+    """Return which examples to answer more often, by metric."""
+    if history.dataset_name is None or (newest := newest_on(history.store, history.dataset_name)) is None:
+        return {}
+    (row,) = history.store.read("experiments", newest)
+    noise = noise_by_metric(repeated_values(history.store, row, before=now()), row.n_examples)
+    return {metric: of_metric.repeats(design.repetitions) for metric, of_metric in noise.items()}
 
 
 def _check_request(spec: ExperimentSpec, effect: float | None, power: float) -> None:
@@ -912,6 +927,7 @@ def _prepared(spec: ExperimentSpec, store: Store) -> tuple[PreparedExperiment, L
     connections = {name: _keyless(connection) for name, connection in known(prepared.spec.connections).items()}
     prepared = replace(prepared, spec=prepared.spec.model_copy(update={"connections": connections}))
     check_spec(prepared, loaded.selected, store)
+    check_quarantine(prepared, loaded.examples)
     return prepared, loaded
 
 
@@ -929,7 +945,8 @@ class Detail(str):
 def sentences_of(plan: Plan) -> list[str]:
     """Return the cost, then a few sentences per metric, then the caveats."""
     of_metrics = [sentence for metric in plan.metrics for sentence in _of_metric(plan, metric)]
-    return [*_cost_sentences(plan), *of_metrics, *_bases(plan), *_caveats(plan)]
+    repeats = [metric.repeats.text(metric.metric) for metric in plan.metrics if metric.repeats]
+    return [*_cost_sentences(plan), *of_metrics, *_bases(plan), *repeats, *_caveats(plan)]
 
 
 def _cost_sentences(plan: Plan) -> Iterator[str]:

@@ -130,6 +130,7 @@ def figures_text(rule: Rule, estimate: Estimate, confidence_level: float) -> str
     low, high = interval or (None, None)
     texts = estimate_text(facts.value, low, high, metric_of(rule.metric), signed=rule.is_difference, marks=marks)
     left_out = f" ({facts.n_left_out} left out for a missing value)" if facts.n_left_out else ""
+    left_out += f", {facts.in_quarantine} in quarantine" if facts.in_quarantine else ""
     against = f" against {facts.against}" if facts.against else ""
     method = facts.method if interval else ""
     return f": {' '.join(filter(None, texts))}{method}, {facts.n} {facts.noun}{left_out}{against}"

@@ -42,6 +42,7 @@ class Facts:
     reason: str | None = None  # why there is no interval
     reason_code: ReasonCode | None = None
     n_left_out: int = 0  # pairs left out for a missing value, by the metric's policy
+    in_quarantine: int = 0  # examples that weigh less
     against: str | None = None  # what the candidate is compared with, if not with the same examples
     caution: str | None = None  # why a rule may be met more often than it should
     largest_size: float | None = None  # of a value, if no range says what one can lose

@@ -12,9 +12,10 @@ from evalflows.api.results import Compared, experiment_row, identity_of
 from evalflows.specs.errors import InputError
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import TRIAL
+from evalflows.specs.quarantine import refuse_expired
 from evalflows.store.evidence import evidence_on
 from evalflows.store.queries.shared_examples import check_slices_of
-from evalflows.store.records import BaselineRow, DecisionRow
+from evalflows.store.records import BaselineRow, DecisionRow, now
 from evalflows.store.row_specs import experiment_spec, gate_spec
 from evalflows.store.store import Store
 
@@ -28,9 +29,11 @@ def decide_again(decision_id: str) -> DecisionRow:
     row: DecisionRow = store.read("decisions", decision_id)[0]
     candidate = experiment_row(store, row.candidate_experiment_id)
     baseline = experiment_row(store, row.baseline_experiment_id) if row.baseline_experiment_id else None
-    spec = experiment_spec(candidate).model_copy(update={"confidence_level": row.confidence_level})
+    gate = gate_spec(row)
+    then = {"quarantine": gate.quarantine, "quarantine_at_most": gate.quarantine_at_most}
+    spec = experiment_spec(candidate).model_copy(update={"confidence_level": row.confidence_level, **then})
     pair = ExperimentPair(reader=MetricReader(store), spec=spec, candidate=candidate, baseline=baseline)
-    evaluation = GateEvaluation(gate=gate_spec(row), pair=pair)
+    evaluation = GateEvaluation(gate=gate, pair=pair)
     evidence_on(store, evaluation.evidence)
     return evaluation.decision()
 
@@ -47,7 +50,7 @@ def decide_on(
         confidence_level: Default: that of the candidate's spec, or of its look at the final examples.
 
     Raise InputError if an experiment does not exist or is a trial, if a non-inferiority or superiority rule has no
-    baseline, or if a slice of a rule holds no example.
+    baseline, if a slice of a rule holds no example, or for a quarantine that is over or not for this gate.
     """
     store = Store()
     gate = with_fixed_window(gate)
@@ -62,6 +65,9 @@ def decide_on(
             raise InputError(f"experiment {row.name!r}: got the tag {TRIAL!r}, wanted one that a gate may decide on")
     check_slices_of(store, gate, candidate_row)
     spec = at_level_of_look(store, experiment_spec(candidate_row), candidate_row.run_group)
+    refuse_expired(spec.quarantine, now().date())
+    if why := spec.why_not_in_quarantine(gate):
+        raise InputError(why)
     spec = spec if confidence_level is None else spec.model_copy(update={"confidence_level": confidence_level})
     pair = ExperimentPair(reader=MetricReader(store), spec=spec, candidate=candidate_row, baseline=baseline_row)
     return keep_decision(store, GateEvaluation(gate=gate, pair=pair))

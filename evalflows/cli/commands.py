@@ -11,6 +11,7 @@ COMMANDS = {
         "ls": ("ls:ls", "List experiments, decisions and comparisons."),
         "show": ("run:show", "Show the results of an experiment or a comparison."),
         "diff": ("diff:diff", "Compare stored experiments, example by example."),
+        "flaky": ("flaky:flaky", "List the examples that flip under unchanged versions."),
         "best": ("best:best", "Find the best of many variants, corrected for the search."),
         "dashboard": ("serve:dashboard", "Serve the results as pages in a browser."),
         "report": ("report:report", "Write results as one file that can be sent."),

@@ -78,7 +78,8 @@ def results_sections(
     """Return the metrics, the worst examples, the limits of decisions, what restricts the results, and the state of the
     experiments."""
     remarks = report.remarks
-    notes = [remark_line(remark) for remark in remarks if remark.kind != "failure"]
+    elsewhere = ("failure", "quarantine") if limits else ("failure",)  # decisions say the latter, too
+    notes = [remark_line(remark) for remark in remarks if remark.kind not in elsewhere]
     failures = [Text(f"  {remark.text}", "yellow") for remark in remarks if remark.kind == "failure"]
     # of a metric: then the error says why
     has_nothing = any(result.missing and not result.scored for result in report.results)

@@ -13,6 +13,7 @@ from evalflows.reports.slices import field_lines, slice_means
 from evalflows.reports.worst import Worst, is_higher_better, worst_of
 from evalflows.specs.metric_names import MEASURES, is_pass_k
 from evalflows.store.final_examples import COPIES_KEPT, Copy, copies_text, read_copies
+from evalflows.store.kept_checks import QUARANTINE
 from evalflows.store.queries.invalid_trials import InvalidTrials, invalid_trials
 from evalflows.store.queries.looks import final_ids
 from evalflows.store.queries.lookup import run_groups
@@ -244,6 +245,7 @@ class ExperimentsReport:
     types_apart: Sequence[TypesApart]
     thinking: Sequence[ThinkingAnswers]
     invalid: Sequence[InvalidTrials]
+    quarantine: Sequence[str]  # what is in quarantine, a line for each entry of the spec
     copies: Sequence[Sequence[Copy]]  # examples that resemble final ones, by snapshot
     hides_final: bool  # whether there are final examples, which are not among the worst
     unpriced: Sequence[UnpricedCalls]
@@ -299,6 +301,7 @@ class ExperimentsReport:
         yield from (Remark("types", apart.text) for apart in self.types_apart)
         yield from (Remark("thinking", thinking.text) for thinking in self.thinking)
         yield from (Remark("invalid", invalid.text) for invalid in self.invalid)
+        yield from (Remark("quarantine", text, text.partition("; examples: ")[0]) for text in self.quarantine)
         yield from (
             Remark("copies", copies_text(copies), copies_text(copies, with_ids=False)) for copies in self.copies
         )
@@ -324,9 +327,9 @@ def experiments_report(
     Final ones are among the worst only `with_final`.
     """
     ids = list(experiments)
-    failures, reduced, unpriced, thinking, copies, checks, drifts = ask(
+    failures, reduced, unpriced, thinking, copies, quarantine, checks, drifts = ask(
         store,
-        *((query, [ids]) for query in (_FAILURES_OF_EACH, _REDUCED, _UNPRICED, _THINKING, COPIES_KEPT)),
+        *((query, [ids]) for query in (_FAILURES_OF_EACH, _REDUCED, _UNPRICED, _THINKING, COPIES_KEPT, _QUARANTINE)),
         (_CHECKS, [[controls_batch(group) for group in run_groups(store, ids)]]),
         (_DRIFTS, [[drift_batch(group) for group in run_groups(store, ids)]]),
     )
@@ -346,6 +349,7 @@ def experiments_report(
         types_apart=_types_apart(store, results),
         thinking=records_of(ThinkingAnswers, thinking),
         invalid=invalid_trials(store, ids),
+        quarantine=list(dict.fromkeys(line for (text,) in quarantine for line in text.splitlines())),
         copies=read_copies(copies),
         hides_final=bool(hidden),
         unpriced=records_of(UnpricedCalls, unpriced),
@@ -419,6 +423,11 @@ select e.name, count(*) filter (c.cost_usd is null and c.estimated_usd is null) 
        any_value(e.budget_usd)
 from calls c join experiments e using (experiment_id) where is_one_of(experiment_id, $1)
 group by e.name having estimated > 0 or (unknown > 0 and any_value(e.budget_usd) is not null) order by e.name
+"""
+
+_QUARANTINE = f"""
+select message from checks where name = '{QUARANTINE}' and is_one_of(subject_id, $1) and message <> ''
+order by subject_id
 """
 
 # The text is the answer, or its first field.

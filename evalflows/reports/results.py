@@ -40,9 +40,9 @@ _COUNTS = ("scored", "missing", "not_applicable", "sampled_out", "shares")
 Severity = Literal["bad", "warning", "note"]
 
 RemarkKind = Literal[
-    "budget", "missing", "undecided", "drift", "controls", "people", "types", "thinking", "invalid", "copies",
-    "stepped", "failure", "estimated", "not_applicable", "no_range", "few", "rare", "family", "connection",
-    "validated", "tried",
+    "budget", "missing", "undecided", "drift", "controls", "people", "types", "thinking", "invalid", "quarantine",
+    "copies", "stepped", "failure", "estimated", "not_applicable", "no_range", "few", "rare", "family",
+    "connection", "validated", "tried",
 ]  # fmt: skip
 
 SEVERITIES: dict[RemarkKind, Severity] = {
@@ -55,6 +55,7 @@ SEVERITIES: dict[RemarkKind, Severity] = {
     "types": "warning",  # text compared with numbers
     "thinking": "warning",  # it is part of answers
     "invalid": "warning",
+    "quarantine": "warning",  # examples that weigh less in verdicts
     "copies": "warning",  # examples that resemble final ones
     "stepped": "warning",  # a fallback or an earlier tier judged
     "failure": "warning",  # an error of a target or an evaluator

@@ -13,6 +13,7 @@ from evalflows.specs.files import change_spec, load_spec
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import MEASURES, TRIAL, base_metric, kept_apart, metric_of
 from evalflows.specs.metrics import CompositeSpec, MetricSpec, ScoreConfigSpec
+from evalflows.specs.quarantine import AT_MOST, QuarantineSpec, check_entries
 from evalflows.specs.running import ONE_OR_MORE, ComparedRunSettings, Metadata, check_unique
 from evalflows.specs.target import TargetSpec
 from evalflows.specs.values import words
@@ -65,6 +66,12 @@ class _Experiment(BaseModel):
     look_again: Annotated[str, AfterValidator(words)] | None = Field(
         None, description="Why `gate` may run the final examples once more than that; reports show it"
     )
+    quarantine: Annotated[list[QuarantineSpec], ONE_OR_MORE] = Field(
+        default_factory=list, description="Flaky examples, which are run and shown, and weigh less in verdicts"
+    )
+    quarantine_at_most: float = Field(
+        AT_MOST, ge=0, le=1, description="The share of the examples that may weigh less; with more there is no verdict"
+    )
     check_results: bool = Field(False, description="Check outputs and scores before anything is concluded from them")
     max_concurrency: int | None = Field(
         None, ge=1, description="Maximum number of items running user code concurrently, per process"
@@ -83,6 +90,7 @@ class ExperimentSpec(ComparedRunSettings, _Experiment, extra="forbid", frozen=Tr
         self._check_names()
         self._check_evaluators()
         self._check_gates()
+        self._check_quarantine()
         if sum(self.look_shares) > 1 + 1e-9:
             raise ValueError(f"final_looks: got shares that add up to {sum(self.look_shares):g}, wanted at most 1")
         if self.compare is not None and len(self.targets) < 2:
@@ -139,6 +147,19 @@ class ExperimentSpec(ComparedRunSettings, _Experiment, extra="forbid", frozen=Tr
                 )
             if not self.candidates(gate):
                 raise ValueError(f"gates: {gate.name}: the candidate is the baseline, {self.baseline_target(gate)!r}")
+
+    def _check_quarantine(self) -> None:
+        check_entries(self.quarantine)
+        if why := next(filter(None, map(self.why_not_in_quarantine, self.gates)), None):
+            raise ValueError(why)
+
+    def why_not_in_quarantine(self, gate: GateSpec) -> str | None:
+        """Return why a gate cannot decide with the quarantine; None if it can."""
+        if self.quarantine and gate.production is not None:
+            return f"quarantine: got gate {gate.name!r} against production, whose items have none"
+        if gate.batch is not None and any(entry.weigh == "by_noise" for entry in self.quarantine):
+            return f"quarantine: got by_noise and gate {gate.name!r} in batches, wanted not_at_all"
+        return None
 
     @property
     def batch(self) -> int | None:

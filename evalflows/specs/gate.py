@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from evalflows.specs.metric_names import MIN_EXAMPLES, sliced_metric
+from evalflows.specs.quarantine import AT_MOST, QuarantineSpec
 
 __all__ = ["GateSpec"]
 
@@ -235,3 +236,15 @@ class GateSpec(BaseModel, extra="forbid", frozen=True):
     def metrics(self) -> list[str]:
         """All metrics of the rules."""
         return list(dict.fromkeys(metric for kind in RULE_FIELDS for metric in getattr(self, kind)))
+
+
+class GatePolicy(GateSpec):
+    """A gate as its decisions keep it: with the spec's quarantine."""
+
+    quarantine: list[QuarantineSpec] = Field(default_factory=list)
+    quarantine_at_most: float = AT_MOST
+
+    @property
+    def stored(self) -> str:
+        """The policy as JSON."""
+        return self.model_dump_json(exclude=None if self.quarantine else {"quarantine", "quarantine_at_most"})

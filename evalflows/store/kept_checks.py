@@ -11,6 +11,9 @@ from evalflows.store.store import Store
 
 Kind = Literal["plan", "backtest"]
 
+QUARANTINE = "quarantine"
+"""The name of the check that keeps what of an experiment is in quarantine, a line for each entry."""
+
 SUBJECTS: Mapping[Kind, SubjectKind] = {"plan": "spec", "backtest": "gate"}
 """What a report of each kind is about."""
 

@@ -60,6 +60,7 @@ ReasonCode = Literal[
     # a gate's rule could not be evaluated
     "no_baseline",
     "approved_by_others",  # than the gate wants, or not signed
+    "too_many_in_quarantine",  # more examples than the spec allows
     "invalid_trials",  # more simulated users than the gate allows did not keep to their goal
     "candidate_is_baseline",
     "not_comparable",

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import StorageError, first_problem
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.gate import GateSpec
+from evalflows.specs.gate import GatePolicy
 from evalflows.store.records import ComparisonSetRow, DecisionRow, ExperimentRow
 
 CACHE_SIZE = 64
@@ -29,8 +29,8 @@ def comparison_spec(row: ComparisonSetRow) -> ComparisonSpec:
     return _stored(ComparisonSpec, row.spec, row.comparison_id)
 
 
-def gate_spec(row: DecisionRow) -> GateSpec:
-    return _stored(GateSpec, row.policy, row.decision_id)
+def gate_spec(row: DecisionRow) -> GatePolicy:
+    return _stored(GatePolicy, row.policy, row.decision_id)
 
 
 def _stored(kind: type[Spec], text: str, owner: str) -> Spec:

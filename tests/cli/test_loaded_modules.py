@@ -46,6 +46,7 @@ NEEDED: dict[str, set[str]] = {
     "ls": STORE,
     "show kept": FILES,  # of the experiment that a gate decided on
     "diff kept-long kept-brief": {*FILES, *SPECS, "scipy"},
+    "flaky kept": {*FILES, *SPECS},
     "best kept --metric contains": {*FILES, *SPECS, "scipy"},
     "sql select\t1": STORE,
     "explain release": STORE,

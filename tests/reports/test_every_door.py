@@ -29,6 +29,7 @@ from evalflows.reports.picture import card_of
 from evalflows.reports.results import SEVERITIES, conclusion_text, results_of
 from evalflows.specs.gate import GateSpec
 from evalflows.store.final_examples import Copy, keep_copies
+from evalflows.store.kept_checks import QUARANTINE, keep_check
 from evalflows.store.records import CheckRow, controls_batch, to_json
 from evalflows.store.store import Store
 
@@ -260,6 +261,8 @@ def with_every_remark() -> None:
     )
     store.publish("checks", people.batch_id, [people])
     keep_copies(store, rows[0].snapshot_id, [Copy("e1", "final-1", 0.95)])
+    quarantined = "in quarantine: 1 of 9 examples (11%), until 2027-01-31: it samples; examples: e1"
+    keep_check(store, "q", QUARANTINE, ("experiment", first), quarantined, passed=False)
     reader = MetricReader(store)
     for row in rows:
         store.publish("estimates", row.experiment_id, list(estimate_rows(reader, row, spec)))
@@ -290,7 +293,7 @@ def test_every_remark_is_at_every_door(monkeypatch: pytest.MonkeyPatch) -> None:
         for one in report.remarks:
             in_table = door in pages and one.kind in ("failure", "controls", "validated")
             wanted = one.text.rpartition(": ")[2].partition(" (")[0] if in_table else one.text
-            is_without_data = door == "artifact" or (door, one.kind) == ("tool", "copies")
+            is_without_data = door == "artifact" or (door == "tool" and one.kind in ("copies", "quarantine"))
             wanted = one.without_data or wanted if is_without_data else wanted
             wanted = wanted.replace("`", "") if door in pages else wanted  # there it is code
             assert wanted in text.replace("\\", ""), (door, one)

@@ -123,6 +123,14 @@ def newest_finished(store: Store) -> list[str]:
     return [identity for identity, group in rows if group == rows[0][1]]
 
 
+def newest_on(store: Store, dataset: str | None) -> str | None:
+    """Return the newest experiment on the dataset of a name, by default on any; None if there is none."""
+    query = """select experiment_id from source.experiments where $1 is null or dataset_name = $1
+               order by started_at desc, experiment_id limit 1"""
+    rows = store.query(query, [dataset])
+    return rows[0][0] if rows else None
+
+
 def newest_complete(store: Store, spec_name: str) -> str | None:
     """Return the newest complete experiment of a spec's name, by id, trials excepted; None if there is none."""
     query = """select experiment_id from source.experiments

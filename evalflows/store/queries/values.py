@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,23 @@ class MetricValues:
     n_missing: int  # runs that failed or were not attempted
     weights: Values  # inverse sampling rates; 1 without sampling
     are_0_or_1: bool = False  # whether all scored runs are, at least one of them
+    quarantine: Values | None = None  # what the examples weigh in verdicts, at most 1; None if none is in quarantine
+
+    @property
+    def counted(self) -> Values:
+        """The weight of each example in a mean: by its sampling rate, and in quarantine."""
+        return self.weights if self.quarantine is None else self.weights * self.quarantine
+
+    @property
+    def n_in_quarantine(self) -> int:
+        """The examples that weigh less than others, or nothing."""
+        return 0 if self.quarantine is None else int((self.quarantine < 1).sum())
+
+    def in_quarantine(self, weights: Values) -> "MetricValues":
+        """Return the values with such weights; those that weigh nothing count neither as scored nor as missing."""
+        out = weights == 0
+        values, missing = np.where(out, np.nan, self.values), self.missing & ~out
+        return replace(self, values=values, missing=missing, quarantine=weights)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,80 @@
+"""Which examples flip under unchanged versions. Nothing here loads Prefect."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from evalflows.analysis.figures import figure
+from evalflows.cli.late_commands import FORMAT, print_json, with_one_line_errors
+from evalflows.cli.output import Text, console, echo, table
+from evalflows.specs.errors import InputError
+from evalflows.store.queries.lookup import find_experiments, newest_on
+from evalflows.store.store import Store, existing_store
+
+if TYPE_CHECKING:
+    from evalflows.analysis.flaky import FlakyReport
+
+
+@click.command()
+@click.argument("experiment", metavar="[EXPERIMENT|DATASET]", required=False)
+@click.option("--metric", help="Only this metric.")
+@FORMAT
+@with_one_line_errors
+def flaky(experiment: str | None, metric: str | None, form: str) -> None:
+    """List the examples that flip under unchanged versions, and what they do to a difference.
+
+    Counted are all runs on the dataset of an EXPERIMENT (default: the newest), in which target, application, evaluator,
+    inputs and references were the same, across experiments and repetitions. An example is flaky if it flips more often
+    than the others do by chance. Without flaky examples nothing is proposed for `quarantine`.
+    """
+    from evalflows.analysis.flaky import flaky_report  # late: specs are slow to import
+
+    store = existing_store()
+    (row,) = store.read("experiments", _found(store, experiment))
+    report = flaky_report(store, row, metric)
+    if form == "json":
+        print_json(report.document())
+    else:
+        _print(report)
+
+
+def _found(store: Store, reference: str | None) -> str:
+    """Return the experiment that a reference means, or the newest on a dataset of that name, or of all."""
+    if (newest := newest_on(store, reference)) is not None:
+        return newest
+    if reference is None:
+        raise InputError("flaky: got no experiment in the store, wanted at least one")
+    return find_experiments(store, reference)[0]
+
+
+def _print(report: "FlakyReport") -> None:
+    out = console()
+    seen = f"{report.experiments} experiment{'s' * (report.experiments != 1)} on {report.dataset}"
+    for sentence in report.sentences or [f"no example was repeated under unchanged versions, in {seen}"]:
+        out.print(Text(sentence, style="bold"))
+    rows = table("example", "metric", "observed", "flip rate", "interval", "sd", "weight", headings=2)
+    for column in rows.columns[2:]:
+        column.justify = "right"
+    for metric in report.metrics:
+        for example in metric.flaky:
+            rate, ends = example.flip_rate, (example.flip_rate_low, example.flip_rate_high)
+            interval = "" if rate is None else " to ".join(f"{end:.2f}" for end in ends if end is not None)
+            spread = figure(example.within**0.5, metric.metric)
+            cells = (str(example.n), "" if rate is None else f"{rate:.2f}", interval, spread, f"{example.weight:.2f}")
+            rows.add_row(example.example_id, metric.metric, *cells)
+    if not report.quarantine:
+        return
+    out.print()
+    out.print(rows)
+    echo("\nTo quarantine them, paste this into the spec, and say why:\n\nquarantine:")
+    for entry in report.quarantine:
+        lines = ", ".join(f"{name}: {_yaml(value)}" for name, value in entry.items())
+        echo(f"  - {{{lines}}}")
+
+
+def _yaml(value: object) -> str:
+    """Return a value of an entry in YAML's flow style."""
+    import yaml
+
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True)
+    return text.removesuffix("\n...\n").rstrip("\n")

@@ -19,4 +19,4 @@ def compare_with_people(
         people_metric: Name of the human-label metric, if different.
         confidence_level: Confidence level of the intervals, between 0 and 1.
     """
-    return validate_judge(experiment, metric, people_metric or metric, confidence_level)
+    return validate_judge(experiment, metric, people_metric, confidence_level)

@@ -18,7 +18,7 @@ from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.llm import loop
 from evalflows.specs.metrics import MetricSpec
-from evalflows.store.records import CheckRow, ComparisonSetRow, ExperimentRow, controls_batch
+from evalflows.store.records import CheckRow, ComparisonSetRow, ExperimentRow, controls_batch, derived_id
 from evalflows.store.spool import Spool
 from evalflows.tasks.limits import within_provider_limits
 
@@ -62,7 +62,7 @@ def _check(job: Experiment | Comparison, judge: RunnableEvaluator, controls: int
     made = [*controls_of(judge.spec, job.examples, controls, owner=owner, of_pairs=of_pairs)]
     with (
         within_provider_limits(job.judging_on, len(made), job.n_chunks),
-        Spool(job.store, owner, f"controls-{judge.bound.name}") as spool,
+        Spool(job.store, owner, f"controls-{derived_id(judge.bound.name)}") as spool,
     ):
         loop.run(_judge_all(job, owner, judge, made, tried, spool))
     return validation_check(batch, judge.bound.name, controls, tried, job.spec.confidence_level)

@@ -7,10 +7,12 @@ from functools import partial
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from evalflows.analysis.judge_exclusions import JudgedMetric, by_controls, by_fallback, by_people, exclusions
 from evalflows.analysis.robustness import composite_runs, criteria, pareto_check, robustness_batch, weights_check
 from evalflows.engine.composites import ScoresByRun, composite_rows
 from evalflows.engine.experiments import Context, Experiment, experiment_of
 from evalflows.engine.judgement import judge_with
+from evalflows.engine.panels import Seats, panel_rows, seats_of
 from evalflows.engine.results import judgement_columns, one_row, run_scores
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.engine.spec_evaluators import composite_version
@@ -21,7 +23,9 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metrics import CompositeSpec
+from evalflows.store.described import from_described
 from evalflows.store.queries.lookup import find_experiments, run_groups
+from evalflows.store.queries.people_checks import people_alphas
 from evalflows.store.records import ExperimentRow, JudgementRow, OutputRow, derived_id
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.spool import Spool
@@ -57,12 +61,16 @@ def _combine(experiment: Experiment, judges: Sequence[RunnableEvaluator]) -> Non
     for run, scores in of_run.items():  # drop composites of an earlier attempt
         of_run[run] = [score for score in scores if score.evaluator not in names]
     composites = list[JudgementRow]()
-    for composite in experiment.spec.composites:
+    for composite in experiment.spec.composites:  # panels come first: other composites may be made of them
         columns = partial(run_scores, version=composite_version(composite, experiment.spec))
-        composites += composite_rows(composite, experiment.spec, outputs, of_run, columns)
+        if composite.panel:
+            rows = panel_rows(composite, _seats(experiment, composite), outputs, of_run, columns)
+        else:
+            rows = composite_rows(composite, experiment.spec, outputs, of_run, columns)
+        composites += rows
+        for score in rows:
+            of_run[score.run_id or ""].append(score)
     experiment.store.append("judgements", identity, "composites", composites)
-    for score in composites:
-        of_run[score.run_id or ""].append(score)
     with (
         within_provider_limits(experiment.judging_on if judges else [], 1, 1),
         Spool(experiment.store, identity, "summary") as spool,
@@ -72,6 +80,20 @@ def _combine(experiment: Experiment, judges: Sequence[RunnableEvaluator]) -> Non
             results = _results(experiment, outputs, of_run)
             # A sync evaluator blocks on its model calls, so it must not run on the loop that makes them.
             loop.run(experiment.judging.run(work, [results], is_async=evaluator.bound.is_async))
+
+
+def _seats(experiment: Experiment, panel: CompositeSpec) -> Seats:
+    """Return who of a panel counts: judges that failed validation do not, nor those whose fallback judged mostly."""
+    store, row = experiment.store, experiment.row
+    versions = {judge.name: judge.version for judge in from_described(row.evaluators)}
+    found = exclusions(
+        [JudgedMetric(metric, metric, versions.get(metric, "")) for metric in panel.panel],
+        by_controls(store, [row.run_group])[row.run_group],
+        by_people(store),
+        by_fallback(store, {row.experiment_id: row.spec}).get(row.experiment_id, {}),
+    )
+    left_out = {metric: f"{exclusion.text}: {exclusion.message}" for metric, exclusion in found.items()}
+    return seats_of(panel, versions, left_out, people_alphas(store))
 
 
 async def _summarise(
@@ -110,21 +132,35 @@ def _results(experiment: Experiment, outputs: Iterable[OutputRow], of_run: Score
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
-def validate_judge(experiment: str, metric: str, people_metric: str, confidence_level: float) -> str:
+def validate_judge(experiment: str, metric: str, people_metric: str | None, confidence_level: float) -> str:
     """Publish a check for each judge of a metric, of an experiment or comparison, and return the batch of the checks.
 
-    The checks are recomputed from the stored labels. Raise InputError for an unknown experiment or metric, and if there
-    are no labels.
+    With a panel, its judges are checked by the same labels, and labels of one of its judges are by default those of the
+    panel. The checks are recomputed from the stored labels. Raise InputError for an unknown experiment or metric, and
+    if there are no labels.
     """
     from evalflows.analysis.labels import label_check, people_batch  # late: pandas is slow to import
-    from evalflows.store.queries.labels import judged_and_labelled
+    from evalflows.store.queries.labels import judged_and_labelled, judged_in, panels_beside
 
     store = Store()
+    panels = panels_beside(store, experiment)
+    of_member = next((panel for panel, members in panels.items() if metric in members), metric)
+    people_metric = people_metric or of_member
     labelled = judged_and_labelled(store, experiment, metric, people_metric)
     batch = people_batch(labelled.subject_id, metric, people_metric)
-    versions = labelled.judgements.evaluator_version.unique()
+    judges = [labelled]
+    if not labelled.is_pairs:
+        judges += [
+            judged_in(store, labelled.subject_id, False, judge, people_metric) for judge in panels.get(metric, ())
+        ]
     store.publish(
-        "checks", batch, [label_check(batch, labelled, str(version), confidence_level) for version in versions]
+        "checks",
+        batch,
+        [
+            label_check(batch, judged, str(version), confidence_level)
+            for judged in judges
+            for version in judged.judgements.evaluator_version.unique()
+        ],
     )
     return batch
 
@@ -167,7 +203,7 @@ def _rows(store: Store, experiment: str) -> list[ExperimentRow]:
 
 
 def _chosen(spec: ExperimentSpec, names: Sequence[str]) -> list[CompositeSpec]:
-    known = {composite.name: composite for composite in spec.composites}
+    known = {composite.name: composite for composite in spec.composites if composite.weights}
     for name in names:
         if name not in known:
             wanted = f"one of {', '.join(known)}" if known else "an experiment with `composites`"

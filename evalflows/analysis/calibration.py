@@ -45,7 +45,7 @@ def calibrate(store: Store, experiment: str, composite: str | None, ranks: Mappi
     for a composite without weights, and if fewer than two ranked examples have it.
     """
     row: ExperimentRow = store.read("experiments", experiment)[0]
-    composites = {composite.name: composite for composite in experiment_spec(row).composites}
+    composites = {composite.name: composite for composite in experiment_spec(row).composites if composite.weights}
     if composite is None and len(composites) == 1:
         composite = next(iter(composites))
     if composite not in composites:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from evalflows.specs.grouping import grouped
+from evalflows.specs.metric_names import MEASURES
 from evalflows.store.layout import quoted
 from evalflows.store.queries.conclusions import ComparedVerdict
 from evalflows.store.records import EstimateRow
@@ -61,7 +62,10 @@ def counts_query(changes: str) -> str:
     """Return the query of counts by metric and candidate, of a query of changes."""
     counts = ", ".join(f"count(*) filter (change = '{change}')" for change in CHANGES)
     return f"""
-select candidate_experiment_id, metric, {counts} from ({changes}) group by candidate_experiment_id, metric
+select candidate_experiment_id, metric, {counts}, metric in (
+    select unnest(json_extract_string(spec, '$.composites[*].panel[*]')) from experiments
+    where is_one_of(experiment_id, $1))
+from ({changes}) group by candidate_experiment_id, metric
 order by metric, list_position($1, candidate_experiment_id)
 """
 
@@ -150,6 +154,12 @@ class ChangeCounts:
     changed: int
     missing: int
     not_applicable: int
+    of_panel: bool  # whether it is the metric of a judge of a panel
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether its examples are listed by default: of scores, but not of the judges that a panel combines."""
+        return self.metric not in MEASURES and not self.of_panel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 from evalflows.analysis.pairing import MatchedExamples
 from evalflows.specs.code_versions import listed
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.store.described import DescribedEvaluator, from_described
+from evalflows.store.described import DescribedEvaluator, from_described, panels_of
 from evalflows.store.records import ExperimentRow, Json, Reason
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
@@ -313,4 +313,5 @@ def served_by(store: Store, row: ExperimentRow) -> ServedBy:
 def judge_models(store: Store, row: ExperimentRow) -> JudgeModels:
     """Return the models that judged an experiment."""
     (rows,) = ask(store, (_JUDGES, [row.experiment_id]))
-    return {(metric, decided_by): models for metric, decided_by, models in rows}
+    panels = panels_of(row.spec)  # whose judges count for all answers, also where one of them failed
+    return {(metric, "" if metric in panels else decided_by): models for metric, decided_by, models in rows}

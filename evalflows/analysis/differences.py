@@ -38,7 +38,16 @@ from evalflows.analysis.pairing import (
 from evalflows.analysis.verdicts import DifferenceTest, Verdict, classify
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import Adjustment
-from evalflows.specs.metric_names import LATENCY, MEASURES, PassKind, metric_of, pass_k_name, slice_named, sliced_metric
+from evalflows.specs.metric_names import (
+    LATENCY,
+    MEASURES,
+    PassKind,
+    base_metric,
+    metric_of,
+    pass_k_name,
+    slice_named,
+    sliced_metric,
+)
 from evalflows.specs.metrics import MetricSpec
 from evalflows.stats.arrays import FloatArray
 from evalflows.stats.paired import PairedDifference
@@ -437,13 +446,14 @@ def why_too_brief(paired: PairedMetric, margin: float | None = None) -> Reason |
 def verdicts_of(pairs: Sequence[ExperimentPair], adjustment: Adjustment) -> Iterator[VerdictRow]:
     """Yield the verdict on each metric of each pair.
 
-    Metrics of evaluators and built-in measures (latency, cost, …) are two families, adjusted separately.
+    Metrics of evaluators and built-in measures (latency, cost, …) are two families, adjusted separately. The judges of
+    a panel have no verdicts of their own.
     """
     tested = [
         TestedMetric(pair=pair, paired=paired, test=pair.difference_test(paired))
         for pair in pairs
         for metric in pair.values
-        if (paired := pair.paired(metric))
+        if base_metric(metric) not in pair.spec.panel_members and (paired := pair.paired(metric))
     ]
     for is_measure in (False, True):
         family = [each for each in tested if (each.paired.candidate.metric in MEASURES) == is_measure]
@@ -538,10 +548,8 @@ def estimate_rows(
 
 def with_dependent_composites(exclusion: Mapping[str, Reason], spec: ExperimentSpec) -> dict[str, Reason]:
     """Return the metrics or judges in `exclusion` and the composites that depend on them, each with the reason."""
-    composites = {
-        composite.name: Reason(why.code, f"it depends on {metric}: {why}")
-        for composite in spec.composites
-        for metric, why in exclusion.items()
-        if metric in composite.metrics
-    }
-    return {**exclusion, **composites}
+    found = dict(exclusion)
+    for composite in spec.composites:
+        if (metric := composite.undone_by(found)) is not None:
+            found[composite.name] = Reason(found[metric].code, f"it depends on {metric}: {found[metric]}")
+    return found

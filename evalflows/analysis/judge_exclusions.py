@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from evalflows.specs.metric_names import base_metric
-from evalflows.store.described import from_described
-from evalflows.store.file_states import owner_states
-from evalflows.store.packs import packed_owners
-from evalflows.store.records import PEOPLE_PREFIX, ComparisonSetRow, Reason, ReasonCode, controls_batch, from_json
+from evalflows.store.described import from_described, panels_of
+from evalflows.store.queries.people_checks import people_checks
+from evalflows.store.records import ComparisonSetRow, Reason, ReasonCode, controls_batch, from_json
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
@@ -38,6 +37,12 @@ where e.experiment_id in ({}) and t.slice is null group by e.experiment_id
 
 _MARKS = ('"fallback":{', '"tiers":[{')
 """What the JSON of a spec contains that has a fallback or tiers."""
+
+_PANEL = '"panel":["'
+"""What it contains that has a panel."""
+
+_NEWEST = 20
+"""The newest experiments whose panels the page of judges describes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +117,9 @@ def excluded_metrics(store: Store, groups: Mapping[str, str]) -> dict[tuple[str,
         ]
         of_metrics = exclusions(judged, controls[groups[identity]], people, fallback.get(identity, {}))
         for composite in map(CompositeSpec.model_validate, from_json(spec).get("composites") or ()):
-            if parts := sorted(composite.metrics & {base_metric(metric) for metric in of_metrics}):
-                of_metrics[composite.name] = of_metrics[parts[0]]
+            excluded = {base_metric(metric): exclusion for metric, exclusion in of_metrics.items()}
+            if (part := composite.undone_by(excluded)) is not None:
+                of_metrics[composite.name] = excluded[part]
         found |= {(identity, metric): exclusion for metric, exclusion in of_metrics.items()}
     return found
 
@@ -146,29 +152,6 @@ def by_people(store: Store) -> dict[tuple[str, str], Exclusion]:
     }
 
 
-class PeopleCheck(NamedTuple):
-    """A comparison of a judge with people's labels that came to a conclusion."""
-
-    batch_id: str
-    judge: str
-    passed: bool
-    message: str
-    rejection: str | None  # why the judge decides nothing
-
-
-def people_checks(store: Store) -> dict[tuple[str, str], PeopleCheck]:
-    """Return the newest comparison of each judge with people's labels, by the judge's version and metric."""
-    rows = _rows(store, _PEOPLE, people_batches(store))
-    return {(version, metric): PeopleCheck(*check) for version, metric, *check in rows}
-
-
-def people_batches(store: Store) -> list[str]:
-    """Return the ids of the batches of checks against people's labels. Only the names of files are read."""
-    layout, fs = store.layout, store.filesystem
-    owners = {*packed_owners(layout, fs, "checks"), *owner_states(layout, fs, "checks")}
-    return sorted(owner for owner in owners if owner.startswith(PEOPLE_PREFIX))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stepped:
     """How many scores of a metric a fallback, or a tier other than the last, has given."""
@@ -190,8 +173,71 @@ class Stepped:
         return f"{self.metric}: {who} judged {self.n} of {self.n_scored}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeatedPanel:
+    """Who of a panel's judges decided its scores in an experiment."""
+
+    owner: str
+    metric: str
+    counted: Sequence[str]  # names of judges
+    left_out: Mapping[str, str]  # with the reason
+    note: str | None  # why all count equally, where weights are wanted
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all judges counted, and as the spec wants it."""
+        return not self.left_out and self.note is None
+
+    @property
+    def metrics_left_out(self) -> set[str]:
+        return {name for judge in self.left_out for name in (judge, f"{self.metric}/{judge}")}
+
+    @property
+    def text(self) -> str:
+        return self._said({judge: why.partition(":")[0] for judge, why in self.left_out.items()})
+
+    @property
+    def whole_text(self) -> str:
+        """The same with the whole reasons, which elsewhere are said of the judges' own metrics."""
+        return self._said(self.left_out)
+
+    def _said(self, left_out: Mapping[str, str]) -> str:
+        by = " and ".join([", ".join(self.counted[:-1]), self.counted[-1]] if self.counted[1:] else self.counted)
+        is_undone = {*self.counted} <= left_out.keys()
+        said = [f"{self.metric}: judged by {by}{', of whom none decides anything' if is_undone else ''}"]
+        said += [self.note] if self.note else []
+        what = "cannot count" if is_undone else "was left out"
+        return "; ".join([*said, *(f"{judge} {what}: {why}" for judge, why in left_out.items())])
+
+
+def panels_in(store: Store, specs: Mapping[str, str]) -> list[SeatedPanel]:
+    """Return who decided in the panels of experiments; `specs` are theirs, as JSON, by id.
+
+    No score is read if none has a panel.
+    """
+    names = {(owner, panel) for owner, text in specs.items() if _PANEL in text for panel in panels_of(text)}
+    return [
+        SeatedPanel(
+            owner=owner,
+            metric=metric,
+            counted=counted.split(", "),
+            left_out=about["left_out"],
+            note=about.get("note"),
+        )
+        for owner, metric, counted, metadata in _rows(store, _SEATED, {owner for owner, _ in names})
+        if (owner, metric) in names and (about := from_json(metadata))
+    ]
+
+
+def newest_panels(store: Store) -> list[SeatedPanel]:
+    """Return who decided in the panels of the newest experiments that have some, the newest first."""
+    specs = dict(ask(store, (_WITH_PANELS, [_PANEL, _NEWEST]))[0])
+    order = [*specs]
+    return sorted(panels_in(store, specs), key=lambda panel: order.index(panel.owner))
+
+
 def specs_with_steps(store: Store, owners: Collection[str]) -> dict[str, str]:
-    """Return the specs, as JSON, of those experiments and comparisons that have a fallback or tiers, by id."""
+    """Return the specs, as JSON, of those experiments and comparisons that have a fallback, tiers or a panel, by id."""
     return dict(_rows(store, _SPECS, owners))
 
 
@@ -251,17 +297,23 @@ def _rows(store: Store, query: str, owners: Collection[str]) -> list[tuple[Any, 
     return ask(store, (query.replace("{}", places), [*owners]))[0]
 
 
-_PEOPLE = """
-select evaluator_version, metric, batch_id, evaluator, passed, coalesce(message, 'compared with human labels'),
-       rejection
-from people_checks where batch_id in ({})
-"""
-
 _SPECS = f"""
 select owner, spec from (
     select experiment_id as owner, spec::varchar as spec from experiments where experiment_id in ({{}})
     union all select comparison_id, spec::varchar from comparison_sets where comparison_id in ({{}})
-) where {" or ".join(f"contains(spec, '{mark}')" for mark in _MARKS)}
+) where {" or ".join(f"contains(spec, '{mark}')" for mark in (*_MARKS, _PANEL))}
+"""
+
+_SEATED = """
+select experiment_id, metric, any_value(judge_model), any_value(metadata::varchar) from judgements
+where experiment_id in ({}) and subject_kind = 'run' and metric = evaluator and calls = 0
+      and contains(metadata::varchar, '"left_out":')
+group by all
+order by experiment_id, metric
+"""
+
+_WITH_PANELS = """
+select experiment_id, spec::varchar from experiments where contains(spec::varchar, $1) order by started_at desc limit $2
 """
 
 _DECIDED_BY = """

@@ -264,7 +264,7 @@ def label_check(batch: str, judged: LabelledMetric, version: str, confidence_lev
     alpha = observed["alpha"]
     passed = None if alpha["low"] is None else alpha["low"] > ABOVE_CHANCE
     return CheckRow(
-        check_id=derived_id(batch, version),
+        check_id=derived_id(batch, judged.metric, version),
         batch_id=batch,
         subject_kind="judge",
         subject_id=judged.metric,

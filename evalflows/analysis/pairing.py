@@ -98,7 +98,7 @@ def scale_of(values: MetricValues, spec: ExperimentSpec, other: MetricValues | N
     elif declared.range is not None:
         support = declared.range
     else:
-        composite = values.metric in {composite.name for composite in spec.composites}
+        composite = values.metric in {composite.name for composite in spec.composites if composite.weights}
         is_observed = not (values.is_yes_no or composite) and values.are_0_or_1 and (other is None or other.are_0_or_1)
         support = (0.0, 1.0) if values.is_yes_no or composite or is_observed else UNBOUNDED
     bounds = declared.range or support

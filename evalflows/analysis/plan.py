@@ -726,13 +726,15 @@ def metrics_to_plan(prepared: PreparedExperiment, wanted: Sequence[str]) -> list
     Raise InputError for a metric that no evaluator gives.
     """
     spec = prepared.spec
-    own = [metric for evaluator in prepared.evaluators for metric in evaluator.metrics]
+    members = spec.panel_members
+    given = [metric for evaluator in prepared.evaluators for metric in evaluator.metrics]
+    own = [metric for metric in given if metric not in members]
     own += [composite.name for composite in spec.composites]
     every = list(
         dict.fromkeys([*own, *(metric for gate in spec.gates for metric in (*gate.non_inferiority, *gate.superiority))])
     )
     if prepared.given_metrics is not None:  # if None, an evaluator may give others
-        known = {*every, *MEASURES}
+        known = {*every, *members, *MEASURES}
         for metric in wanted:
             if base_metric(metric_of(metric)) not in known and metric not in known:
                 raise InputError(
@@ -826,7 +828,7 @@ def _properties(
 ) -> MetricProperties:
     base = base_metric(name)
     if evaluator is None:
-        is_composite = base in {composite.name for composite in spec.composites}
+        is_composite = base in {composite.name for composite in spec.composites if composite.weights}
         return MetricProperties(name=name, evaluator=base, is_yes_no=False, bounds=(0.0, 1.0) if is_composite else None)
     own = base == evaluator.name
     is_yes_no = own and all(_is_yes_no(judge.bound.function) for judge in evaluator.judges)

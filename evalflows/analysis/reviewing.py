@@ -29,8 +29,8 @@ MOST_BUTTONS = 11
 
 _BINARY = ((0, 1), (0, 0), (1, 1))
 
-Order = Literal["next", "random", "worst"]
-ORDERS: tuple[Order, ...] = ("next", "random", "worst")
+Order = Literal["next", "random", "worst", "disagreement"]
+ORDERS: tuple[Order, ...] = ("next", "random", "worst", "disagreement")
 Others = Literal["too", "leave"]
 OTHERS: tuple[Others, ...] = ("too", "leave")
 """Whether a person also labels what others have labelled, which shows how far people agree, or leaves it to them."""
@@ -212,6 +212,8 @@ class Review:
             return None
         if self.order == "random":
             return waiting[0]
+        if self.order == "disagreement":
+            return max(waiting, key=lambda item: item.disagreement or 0.0)  # the first one of equals
         if self.order != "worst":
             return self._most_informative(waiting)
         judged = self.reviewed.judged

@@ -100,7 +100,8 @@ def criteria(store: Store, rows: Sequence[ExperimentRow], spec: ExperimentSpec, 
     example are left out. Raise InputError for a name that is not a metric of these experiments.
     """
     of_system = [{values.metric: values for values in metric_values(store, row)} for row in rows]
-    wanted = list(names) or [*dict.fromkeys([*(m for c in spec.composites for m in c.weights), *spec.metrics])]
+    every = [*(m for c in spec.composites for m in c.weights), *spec.metrics]
+    wanted = list(names) or [name for name in dict.fromkeys(every) if name not in spec.panel_members]
     known = {name for name in of_system[0] if _is_common([metrics.get(name) for metrics in of_system])}
     if unknown := [name for name in names if name not in known]:
         raise InputError(f"over: got {unknown[0]!r}, wanted some of {', '.join(sorted(known))}")

@@ -180,16 +180,25 @@ def evaluator_fields(evaluator: Evaluator) -> object:
 
 
 def _named(evaluator: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace functions given as `use`, also in tiers and the fallback, by references."""
+    """Replace functions given as `use`, also in tiers, a panel and the fallback, by references."""
     named = dict(evaluator)
     use = named.get("use")
     if use is not None and not isinstance(use, str):
         named |= named_reference(use, named.get("name"))
     if isinstance(tiers := named.get("tiers"), list | tuple):
         named["tiers"] = [evaluator_fields(tier) for tier in tiers]
+    if isinstance(panel := named.get("panel"), list | tuple):
+        named["panel"] = [_member_fields(judge) for judge in panel]
     if (fallback := named.get("fallback")) is not None:
         named["fallback"] = evaluator_fields(fallback)
     return named
+
+
+def _member_fields(judge: Any) -> object:
+    """Return the spec of a judge of a panel: if it has a model and no name, the model is its name."""
+    if isinstance(judge, Mapping) and judge.get("model"):
+        judge = {"name": judge["model"], **judge}
+    return evaluator_fields(judge)
 
 
 def _row(row: Any, number: int, text_field: str | None) -> dict[str, Any]:

@@ -372,8 +372,8 @@ class DiffResult:
         """
         import pandas as pd
 
-        known = [count.metric for count in self.report.counts]
-        wanted = ChangeFilter(metrics=metrics or [name for name in known if name not in MEASURES], changes=changes)
+        listed = [count.metric for count in self.report.counts if count.is_listed]
+        wanted = ChangeFilter(metrics=metrics or listed, changes=changes)
         found = changed_examples(self._store, self._figures.compared, wanted)
         return pd.DataFrame([asdict(change) for change in found], columns=list(ExampleChange.__slots__))
 

@@ -132,7 +132,7 @@ def run_batched_evaluation(
                 raise
             batch = error.batch
     own = [
-        *(evaluator.metric for evaluator in spec.evaluators[len(judges) :]),
+        *(evaluator.metric for evaluator in spec.evaluators[len(spec.evaluators) - len(combining) :]),
         *(composite.name for composite in spec.composites),
     ]
     return BatchEvaluationResult(batch, composites=own)

@@ -145,7 +145,7 @@ def _comparison() -> Any:
 
 
 def _results(**more: Any) -> Any:
-    from evalflows.analysis.judge_exclusions import Stepped
+    from evalflows.analysis.judge_exclusions import SeatedPanel, Stepped
     from evalflows.reports import experiment_report
     from evalflows.reports.previous_runs import PreviousRun
     from evalflows.reports.results import RemarkKind, Severity
@@ -163,6 +163,7 @@ def _results(**more: Any) -> Any:
         judge_checks=_LIST[_record(experiment_report.JudgeCheck)],
         excluded_metrics=_LIST[excluded],
         fallbacks_and_tiers=_LIST[_record(Stepped)],
+        panels=_LIST[_record(SeatedPanel)],
         types_apart=_LIST[_record(experiment_report.TypesApart)],
         unpriced_calls=_LIST[_record(experiment_report.UnpricedCalls)],
         reduced_limits=_LIST[_record(experiment_report.ReducedLimit)],

@@ -456,7 +456,7 @@ def most_regressed(kept: KeptComparison) -> str | None:
 
     None if the systems share no metric of an evaluator.
     """
-    moved = {metric: (0, 0) for metric in kept.metrics if metric not in MEASURES}
+    moved = dict.fromkeys(kept.listed_metrics, (0, 0))
     for count in kept.diff.counts:
         if count.metric in moved:
             worse, better = moved[count.metric]
@@ -468,7 +468,7 @@ def worse_in_any(kept: KeptComparison, candidate: str | None) -> set[str]:
     """Return the examples that got worse in any metric of an evaluator, in a candidate or in any."""
     return {
         example
-        for changes in kept.changes([metric for metric in kept.metrics if metric not in MEASURES])
+        for changes in kept.changes(kept.listed_metrics)
         for example, some in changes.items()
         if any(change.change == "regressed" and candidate in (None, change.candidate_experiment_id) for change in some)
     }

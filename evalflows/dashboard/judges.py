@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evalflows.analysis.judge_exclusions import newest_panels
 from evalflows.analysis.labels import judge_standings
 from evalflows.dashboard.charts import domain
 from evalflows.dashboard.rendering import Page, Query, Site, render, steady
@@ -31,6 +32,7 @@ def judge_page(site: Site, query: Query) -> Page:
         site,
         evaluator=evaluator,
         versions=versions,
+        panels=dict.fromkeys(panel.whole_text for panel in newest_panels(site.store) if panel.metric == evaluator),
         standings=judge_standings(site.store, evaluator) if subjects else [],
         controls=controls,
         biases=biases,
@@ -144,7 +146,8 @@ def judges_page(site: Site, query: Query) -> Page:
         row for row in judges.judges_health(site.store) if _has(text, row.evaluator, row.judge_model, *row.metrics)
     ]
     standings = [row for row in judge_standings(site.store) if _has(text, row.evaluator, row.judge_model, row.metric)]
-    body = render("judges.html", site, judges=health, standings=standings, q=text)
+    panels = dict.fromkeys(panel.text for panel in newest_panels(site.store) if _has(text, panel.metric))
+    body = render("judges.html", site, judges=health, standings=standings, panels=panels, q=text)
     return Page(title="Judges", section="judges", body=body)
 
 

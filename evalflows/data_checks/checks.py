@@ -205,7 +205,7 @@ def _of_scores(spec: ExperimentSpec) -> list[Expectation]:
 def _ranges(spec: ExperimentSpec) -> Mapping[str, tuple[float, float]]:
     """Return the range of each metric that has one."""
     declared = {name: metric.range for name, metric in spec.metrics.items() if metric.range is not None}
-    return dict.fromkeys((composite.name for composite in spec.composites), UNIT) | declared
+    return dict.fromkeys((composite.name for composite in spec.composites if composite.weights), UNIT) | declared
 
 
 def _expect(type_: str, column: str, severity: str = "critical", **kwargs: Any) -> Expectation:

@@ -159,6 +159,7 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
     _check_kept_apart(prepared)
     _check_names(prepared)
     check_slices(spec.gates, examples)
+    check_panels(prepared)
     for composite in spec.composites:
         _check_composite(composite, prepared)
     if spec.compare is not None:
@@ -187,6 +188,7 @@ def check_traces(spec: TraceEvaluationSpec) -> PreparedTraces:
         for judge in evaluator.all:
             _check_judge(judge, prepared.spec)
     _check_needs(prepared.evaluators)
+    check_panels(prepared)
     if prepared.given_metrics is not None:
         _check_given(prepared.spec, {*prepared.given_metrics})
     condition(spec.filter, spec.scope)
@@ -198,7 +200,7 @@ def check_traces(spec: TraceEvaluationSpec) -> PreparedTraces:
 
 def _check_given(spec: TraceEvaluationSpec, metrics: set[str]) -> None:
     """Raise InputError for a composite of a metric, or a watch rule on one, that is not among those given."""
-    parts = metrics | {*MEASURES}
+    parts = metrics | {*MEASURES} | {composite.name for composite in spec.composites if composite.panel}
     for composite in spec.composites:
         if unknown := composite.metrics - parts:
             got, wanted = min(unknown), ", ".join(sorted(parts))
@@ -500,9 +502,22 @@ def _check_names(prepared: PreparedExperiment) -> None:
         )
 
 
+def check_panels(prepared: PreparedExperiment | PreparedTraces) -> None:
+    """Raise InputError for a panel with a judge that gives several metrics, of which the panel would have only one."""
+    given = {evaluator.name: evaluator.metrics for evaluator in prepared.evaluators}
+    for composite in prepared.spec.composites:
+        for metric in composite.panel:
+            if others := [other for other in given.get(metric, ()) if other != metric]:
+                raise InputError(
+                    f"panel {composite.name!r}: {metric!r} gives {others[0]!r} too, wanted one metric each"
+                )
+
+
 def _check_composite(composite: CompositeSpec, prepared: PreparedExperiment) -> None:
     """Raise InputError for a composite with unknown or unbounded parts, or with samples that do not nest."""
     name, spec, known = composite.name, prepared.spec, prepared.given_metrics
+    if known is not None:
+        known = [*known, *(other.name for other in spec.composites if other.panel and other is not composite)]
     for metric in composite.metrics:
         if metric in MEASURES and metric in composite.weights and spec.direction(metric).range is None:
             wanted = f"metrics: {{{metric}: {{range: [0, …]}}}}"

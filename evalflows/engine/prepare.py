@@ -30,12 +30,12 @@ from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.dialogue import PromptFile, SimulatedUser
 from evalflows.specs.errors import InputError
-from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec
+from evalflows.specs.evaluator import SAMPLE, EvaluatorSpec, FallbackSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.failure_modes import CLOSED_MODES, TaxonomySpec, load_taxonomy
 from evalflows.specs.files import load_text, located, make_spec
 from evalflows.specs.gate import GateSpec
-from evalflows.specs.metrics import MetricSpec
+from evalflows.specs.metrics import CompositeSpec, MetricSpec
 from evalflows.specs.reference import load, parts_of, version_of
 from evalflows.specs.target import ChatTarget, ConversationTarget, TargetSpec
 from evalflows.specs.traces import TraceEvaluationSpec
@@ -46,9 +46,6 @@ from evalflows.store.records import dependent_id
 NO_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 
 Of = TypeVar("Of", bound=ExperimentSpec | ComparisonSpec | TraceEvaluationSpec)
-
-SAMPLE = {"sample_rate", "sample_seed", "sample_by", "sample_rates"}
-"""Fields of an evaluator that define its sample. They belong to the experiment, not to the evaluator's version."""
 
 Judge = TypeVar("Judge", bound=FallbackSpec)
 
@@ -187,11 +184,29 @@ def _metrics(
         for metrics in evaluator.declared_metrics:
             _check_agreed(evaluator, metrics, declared, spec)
             declared = {**metrics, **declared}  # the first declaration of a metric counts
+    for composite in spec.composites:
+        if (of_panel := _declared_of(composite, declared, spec)) is not None:
+            declared[composite.name] = of_panel
     merged = {
         name: spec.metrics[name].or_else(metric) if name in spec.metrics else metric
         for name, metric in declared.items()
     }
     return {**spec.metrics, **merged}
+
+
+def _declared_of(
+    composite: CompositeSpec, declared: Mapping[str, MetricSpec], spec: ExperimentSpec | TraceEvaluationSpec
+) -> MetricSpec | None:
+    """Return what the judges of a panel declare of their metrics; None if nothing, and if the composite is no panel.
+
+    Raise InputError if they declare different ranges or directions, unless the spec declares the panel's metric.
+    """
+    found = [declared[metric] for metric in composite.panel if metric in declared]
+    units = list(dict.fromkeys(f"{metric.range} {metric.is_higher_better('')}" for metric in found))
+    if len(units) > 1 and composite.name not in spec.metrics:
+        difference = f"range or higher_is_better: {units[0]} and {units[1]}"
+        raise InputError(f"panel {composite.name!r}: its judges differ in {difference}; wanted the same for all")
+    return found[0] if found else None
 
 
 def _check_agreed(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import isclass, signature
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from evalflows import evaluators
 from evalflows.engine.spec_targets import served
@@ -16,6 +16,8 @@ from evalflows.evaluators.composite import combined
 from evalflows.evaluators.declarations import declared_by
 from evalflows.evaluators.foreign import as_ours, evaluator_name
 from evalflows.evaluators.named import load_named
+from evalflows.evaluators.panel import panel_verdict
+from evalflows.evaluators.scales import Combine
 from evalflows.specs.code_versions import fault_text
 from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.errors import InputError
@@ -60,7 +62,7 @@ def bind_evaluator(spec: FallbackSpec, scope: Scope = "item") -> Bound:
     settings = dict(bound.settings)
     if is_ours(spec) and "temperature" in signature(bound.function).parameters:
         settings.setdefault("temperature", 1.0)  # repeats at 0 would be equal
-    return replace(bound, settings=settings, repeats=spec.repeats, combine=spec.combine)
+    return replace(bound, settings=settings, repeats=spec.repeats, combine=cast("Combine | None", spec.combine))
 
 
 def _instance(kind: type, spec: FallbackSpec) -> Callable[..., object]:
@@ -94,9 +96,11 @@ def named_reference(function: Callable[..., object], name: str | None = None) ->
 
 def composite_version(composite: CompositeSpec, spec: ExperimentSpec | TraceEvaluationSpec) -> str:
     """Return a hash of a composite's weights and policy, and of the bounds of its parts."""
+    if composite.panel:
+        return version_of(panel_verdict, composite.panel, composite.combine)
     bounds = {metric: spec.direction(metric).model_dump(include=_BOUNDS) for metric in sorted(composite.metrics)}
     own = [version_of(load(composite.function))] if composite.function else []
-    return version_of(combined, composite.model_dump(exclude={"name", "function"}), bounds, *own)
+    return version_of(combined, composite.model_dump(exclude={"name", "function", "panel", "combine"}), bounds, *own)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 from evalflows.engine.anchors import Stretch, anchors_of
@@ -14,6 +14,7 @@ from evalflows.engine.composites import ScoresByRun, composite_rows
 from evalflows.engine.experiments import JudgesAnswers, check_code
 from evalflows.engine.items import Item, Mapper, answered_by, is_drawn, items_of, load_mapper, sampling_rate
 from evalflows.engine.job import Drawn, Loaded, is_final
+from evalflows.engine.panels import Seats, panel_rows, seats_of
 from evalflows.engine.prepare import PreparedTraces, mapper_version
 from evalflows.engine.results import Columns, EvaluationResult, run_scores
 from evalflows.engine.run_context import RunContext
@@ -23,8 +24,10 @@ from evalflows.llm import loop
 from evalflows.llm.ledger import NO_USAGE, Usage
 from evalflows.specs.errors import REFUSED_BY_BUDGET, UNREACHABLE
 from evalflows.specs.grouping import grouped
+from evalflows.specs.metrics import CompositeSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.described import to_described
+from evalflows.store.queries.people_checks import PeopleAlphas, PeopleChecks, people_alphas, people_checks
 from evalflows.store.queries.spending import judged_in_part
 from evalflows.store.queries.traces import ItemKey, JudgedBy, batch_row, scores_of_items
 from evalflows.store.records import ExampleRow, JudgementRow, OutputRow, derived_id
@@ -245,12 +248,31 @@ class TraceEvaluation(JudgesAnswers[AnsweredItem]):
     ) -> list[JudgementRow]:
         """Return the composite scores of items, except those that they have."""
         known = {(row.subject_id, row.evaluator) for row in before if row.status in ("scored", "not_applicable")}
+        scores = {output.run_id: [*of_run[output.run_id]] for output in outputs}
         rows = list[JudgementRow]()
-        for composite in self.spec.composites:
+        for composite in self.spec.composites:  # panels come first: other composites may be made of them
             left = [output for output in outputs if (output.run_id, composite.name) not in known]
             columns = partial(self._columns, version=self.composite_versions[composite.name])
-            rows += composite_rows(composite, self.spec, left, of_run, columns)
+            if composite.panel:
+                made = panel_rows(composite, self._seats(composite), left, scores, columns)
+            else:
+                made = composite_rows(composite, self.spec, left, scores, columns)
+            for row in made:
+                scores[row.subject_id].append(row)
+            rows += made
         return rows
+
+    def _seats(self, panel: CompositeSpec) -> Seats:
+        """Return who of a panel counts: judges that people's labels have rejected do not."""
+        versions = {evaluator.bound.name: evaluator.version for evaluator in self.evaluators}
+        checks, alphas = self.checks_and_alphas
+        found = {metric: checks.get((versions[metric], metric)) for metric in panel.panel if metric in versions}
+        rejected = {metric: check.rejection for metric, check in found.items() if check and check.rejection}
+        return seats_of(panel, versions, rejected, alphas)
+
+    @cached_property
+    def checks_and_alphas(self) -> tuple[PeopleChecks, PeopleAlphas]:
+        return people_checks(self.store), people_alphas(self.store)
 
 
 def _counts(

@@ -10,7 +10,7 @@ import yaml
 
 from evalflows.analysis.changes import DepartingSlice, SliceSearch
 from evalflows.analysis.figures import assumed_direction, estimate, figure
-from evalflows.analysis.judge_exclusions import people_checks, specs_with_steps, stepped_in
+from evalflows.analysis.judge_exclusions import panels_in, specs_with_steps, stepped_in
 from evalflows.reports.names import at, names_apart_in_each
 from evalflows.reports.slices import examples_command, where_lines
 from evalflows.specs import hints
@@ -24,6 +24,7 @@ from evalflows.store.queries.conclusions import approvals
 from evalflows.store.queries.invalid_trials import invalid_trials
 from evalflows.store.queries.looks import final_ids, look_of, looks_until, unkept_looks
 from evalflows.store.queries.lookup import check_left_out
+from evalflows.store.queries.people_checks import people_checks
 from evalflows.store.records import EXCLUDED, controls_batch, from_json, uncommitted_id
 from evalflows.store.sql import ask, fields_of, record_of, records_of
 from evalflows.store.store import Store
@@ -431,8 +432,18 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
         yield from _of_pairs(name, row, decision.n_shared)
     yield from _of_directions(candidate, tested.values())
     metrics = _metrics_of_rules(decision, candidate)
-    yield from _of_judges(store, metrics, judges, candidate.run_group)
-    yield from _of_stepped(store, decision, metrics)
+    specs = specs_with_steps(store, [side for side in sides if side])
+    panels = {(panel.owner, panel.metric): panel for panel in panels_in(store, specs) if panel.metric in metrics}
+    left_out = {name for (owner, _), panel in panels.items() if owner == sides[0] for name in panel.metrics_left_out}
+    of_panels = {metric for _, metric in panels}
+    counted = [
+        (metric, name, version, is_model and metric not in of_panels)
+        for metric, name, version, is_model in judges
+        if metric not in left_out
+    ]
+    yield from _of_judges(store, metrics, counted, candidate.run_group)
+    yield from _of_stepped(store, decision, metrics, specs)
+    yield from dict.fromkeys(panel.whole_text for panel in panels.values() if not panel.is_whole)
     yield from _of_versions(decision, experiments)
     yield from (side.text for side in invalid_trials(store, [side for side in sides if side]))
     yield from _of_looks(store, decision, experiments)
@@ -517,7 +528,10 @@ def _metrics_of_rules(decision: Decision, candidate: _Experiment) -> dict[str, l
     Those whose rules are open because of their judge are left out: the rules say so.
     """
     composites = from_json(candidate.spec).get("composites", [])  # without the specs' models, which are slow to import
-    parts = {composite["name"]: {*composite["weights"], *composite.get("requirements", {})} for composite in composites}
+    parts = {
+        composite["name"]: {*composite["weights"], *composite.get("requirements", {}), *composite.get("panel", ())}
+        for composite in composites
+    }
     found: dict[str, dict[str, None]] = {}
     for rule in decision.rules:
         metric = base_metric(metric_of(rule.metric))
@@ -552,10 +566,12 @@ def _of_judges(
             yield f"{judge} is not validated: it had no known-answer controls, and no check against people's labels"
 
 
-def _of_stepped(store: Store, decision: Decision, metrics: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def _of_stepped(
+    store: Store, decision: Decision, metrics: Mapping[str, Sequence[str]], specs: Mapping[str, str]
+) -> Iterator[str]:
     """Yield the fallbacks and earlier tiers that judged more than a few items in place of the judge."""
     sides = {decision.candidate_experiment_id: "candidate", decision.baseline_experiment_id or "": "baseline"}
-    for stepped in stepped_in(store, specs_with_steps(store, [identity for identity in sides if identity])):
+    for stepped in stepped_in(store, specs):
         if stepped.metric in metrics:
             yield f"{stepped.text} answers of the {sides[stepped.owner]}"
 

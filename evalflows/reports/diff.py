@@ -144,7 +144,7 @@ def experiments_diff(
     Raise InputError for a metric that no experiment has.
     """
     diff = diff_without_lists(store, figures, metrics)
-    listed = metrics or [count.metric for count in diff.counts if count.metric not in MEASURES]
+    listed = metrics or [count.metric for count in diff.counts if count.is_listed]
     wanted = ChangeFilter(metrics=listed, changes=LISTED)
     lists = change_lists(store, figures.compared, wanted, limit=limit) if listed else []
     hidden = frozenset() if with_final else final_ids(store, figures.compared.experiment_ids)

@@ -62,6 +62,7 @@ def document(
         "judge_checks": _once(asdict(check) for report in reports for check in report.judge_checks),
         "excluded_metrics": _once(metric for report in reports for metric in _excluded(report)),
         "fallbacks_and_tiers": _once(asdict(stepped) for report in reports for stepped in report.stepped),
+        "panels": _once(asdict(panel) for report in reports for panel in report.panels),
         "types_apart": _once(asdict(apart) for report in reports for apart in report.types_apart),
         "unpriced_calls": _once(asdict(calls) for report in reports for calls in report.unpriced),
         "reduced_limits": _once(asdict(limit) for report in reports for limit in report.reduced_limits),

@@ -6,7 +6,15 @@ from datetime import datetime
 from typing import Any
 
 from evalflows.analysis.figures import calls_text, usd
-from evalflows.analysis.judge_exclusions import Exclusion, Stepped, excluded_metrics, specs_with_steps, stepped_in
+from evalflows.analysis.judge_exclusions import (
+    Exclusion,
+    SeatedPanel,
+    Stepped,
+    excluded_metrics,
+    panels_in,
+    specs_with_steps,
+    stepped_in,
+)
 from evalflows.reports.decisions import Decision
 from evalflows.reports.results import Remark, Result, by_severity, judges_in_sentences, remarks_on, verdict_sentences
 from evalflows.reports.slices import field_lines, slice_means
@@ -242,6 +250,7 @@ class ExperimentsReport:
     drifts: Sequence[JudgeCheck]  # judges that have drifted, as their anchors show
     excluded: Mapping[tuple[str, str], Exclusion]  # by experiment and metric
     stepped: Sequence[Stepped]  # fallbacks and earlier tiers that judged more than a few
+    panels: Sequence[SeatedPanel]  # who decided in each panel
     types_apart: Sequence[TypesApart]
     thinking: Sequence[ThinkingAnswers]
     invalid: Sequence[InvalidTrials]
@@ -282,6 +291,15 @@ class ExperimentsReport:
                 yield Remark("people", f"{metric}: {exclusion.message}")
         for stepped in self.stepped:
             yield Remark("stepped", f"{stepped.text} answers of {targets[stepped.owner]}")
+        of_panels = [panel.text for panel in self.panels if not panel.is_whole]
+        of_panels += [
+            f"{panel.metric}: {judge} counted, and is left out from the next run on"
+            for panel in self.panels
+            if (panel.owner, panel.metric) not in self.excluded
+            for judge in panel.counted
+            if (panel.owner, f"{panel.metric}/{judge}") in self.excluded
+        ]
+        yield from (Remark("panel", text) for text in dict.fromkeys(of_panels))
 
     @property
     def _of_calls(self) -> Iterator[Remark]:
@@ -334,6 +352,7 @@ def experiments_report(
         (_DRIFTS, [[drift_batch(group) for group in run_groups(store, ids)]]),
     )
     shown = overviews_of(store, ids)
+    specs = specs_with_steps(store, ids)
     hidden = final_ids(store, ids) if with_worst and not with_final else frozenset[str]()
     groups = {overview.experiment_id: overview.run_group for overview in shown}
     return ExperimentsReport(
@@ -345,7 +364,8 @@ def experiments_report(
         judge_checks=records_of(JudgeCheck, checks),
         drifts=records_of(JudgeCheck, drifts),
         excluded=excluded_metrics(store, groups),
-        stepped=stepped_in(store, specs_with_steps(store, ids)),
+        stepped=stepped_in(store, specs),
+        panels=panels_in(store, specs),
         types_apart=_types_apart(store, results),
         thinking=records_of(ThinkingAnswers, thinking),
         invalid=invalid_trials(store, ids),

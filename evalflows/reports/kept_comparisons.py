@@ -8,10 +8,10 @@ from functools import cached_property
 from evalflows.analysis import changes
 from evalflows.analysis.diff import figures_between
 from evalflows.analysis.differences import MetricReader
-from evalflows.analysis.judge_exclusions import people_batches
 from evalflows.reports.diff import ExperimentsDiff, diff_of, diff_without_lists
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.queries.lookup import run_groups
+from evalflows.store.queries.people_checks import people_batches
 from evalflows.store.queries.progress import owner_states
 from evalflows.store.records import controls_batch
 from evalflows.store.store import Store
@@ -35,6 +35,12 @@ class KeptComparison:
         counts = (count for count in self.diff.counts if any(getattr(count, change) for change in _WITH_VALUES))
         names = list(dict.fromkeys(count.metric for count in counts))
         return sorted(names, key=lambda name: (name in MEASURES, name))
+
+    @property
+    def listed_metrics(self) -> list[str]:
+        """Those whose examples are listed by default."""
+        listed = {count.metric for count in self.diff.counts if count.is_listed}
+        return [metric for metric in self.metrics if metric in listed]
 
     @property
     def repetitions(self) -> int:

@@ -7,12 +7,12 @@ from typing import Any, Literal, NamedTuple
 
 from evalflows.analysis.changes import ChosenExamples
 from evalflows.analysis.figures import estimate, figure, p_text
-from evalflows.analysis.judge_exclusions import people_batches
 from evalflows.reports.names import names_apart
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import LATENCY, MEASURES, is_pass_k
 from evalflows.store.queries.conclusions import VERDICT_FIELDS, decisions_on, verdicts_of_decisions
 from evalflows.store.queries.lookup import run_groups
+from evalflows.store.queries.people_checks import people_batches
 from evalflows.store.records import EXCLUDED, EstimateRow, from_json
 from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store
@@ -41,7 +41,7 @@ Severity = Literal["bad", "warning", "note"]
 
 RemarkKind = Literal[
     "budget", "missing", "undecided", "drift", "controls", "people", "types", "thinking", "invalid", "quarantine",
-    "copies", "stepped", "failure", "estimated", "not_applicable", "no_range", "few", "rare", "family",
+    "copies", "stepped", "panel", "failure", "estimated", "not_applicable", "no_range", "few", "rare", "family",
     "connection", "validated", "tried",
 ]  # fmt: skip
 
@@ -58,6 +58,7 @@ SEVERITIES: dict[RemarkKind, Severity] = {
     "quarantine": "warning",  # examples that weigh less in verdicts
     "copies": "warning",  # examples that resemble final ones
     "stepped": "warning",  # a fallback or an earlier tier judged
+    "panel": "warning",  # a judge of a panel was left out
     "failure": "warning",  # an error of a target or an evaluator
     "estimated": "warning",  # cost
     "not_applicable": "note",

@@ -1,6 +1,7 @@
 """Evaluator specs: a function that gives scores, or a cascade of them."""
 
 import json
+from collections.abc import Set
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
@@ -12,6 +13,11 @@ PAIR_LABELS = ("win", "tie")
 
 CASCADE = "cascade"
 """The value of `use` for an evaluator made of tiers."""
+
+PANEL = "panel"
+"""The value of `use` for an evaluator made of several judges, whose scores are combined into one."""
+
+PanelCombine = Literal["mean", "median", "majority", "weighted"]
 
 Rate = Annotated[float, Field(gt=0, le=1)]
 
@@ -197,19 +203,54 @@ class EvaluatorSpec(JudgeSpec):
     repeats: int = Field(
         1, ge=1, le=100, description="How often each answer is judged; a judge's temperature is then 1 by default"
     )
-    combine: Literal["mean", "median", "majority"] | None = Field(
+    panel: list[JudgeSpec] = Field(
+        default_factory=list,
+        description="With `use: panel`: judges of the same answers, whose scores become one. Each judge's own score is "
+        "kept, as the metric PANEL/NAME; default of the name: its model, else its function",
+    )
+    combine: PanelCombine | None = Field(
         None,
-        description="How repeats become one score; default: the majority of yes/no and labels, the median of numbers",
+        description="How repeats, or the scores of a panel, become one score; default: the majority of yes/no and "
+        "labels, the median of numbers. `weighted`, of a panel: by each judge's agreement with people's labels",
     )
 
     @model_validator(mode="after")
     def _can_repeat(self) -> "EvaluatorSpec":
-        if self.repeats > 1 and (self.tiers or self.timeout_s is not None):
-            got = "tiers" if self.tiers else "timeout_s"
+        if self.repeats > 1 and (self.tiers or self.panel or self.timeout_s is not None):
+            got = "tiers" if self.tiers else "a panel" if self.panel else "timeout_s"
             raise ValueError(f"repeats: got {self.repeats} with {got}, wanted one of the two")
-        if self.combine and self.repeats == 1:
-            raise ValueError(f"combine: got {self.combine} without repeats, wanted repeats of at least 2")
+        if self.combine and self.repeats == 1 and not self.panel:
+            raise ValueError(f"combine: got {self.combine} without repeats, wanted repeats of at least 2, or a panel")
+        if self.combine == "weighted" and not self.panel:
+            raise ValueError("combine: got weighted with repeats, wanted mean, median or majority")
         return self
+
+    @model_validator(mode="after")
+    def _has_members_or_none(self) -> "EvaluatorSpec":
+        if (self.use == PANEL) != bool(self.panel):
+            got = f"use: {self.use}" + (" with members" if self.panel else " without")
+            raise ValueError(f"panel: got {got}, wanted use: {PANEL} and panel, or neither")
+        if len(self.panel) == 1:
+            raise ValueError("panel: got one judge, wanted at least two")
+        if self.panel and (extra := fields_given(self, _OF_MEMBERS)):
+            raise ValueError(f"panel: got {extra[0]} beside it, wanted it for each judge within the panel")
+        names = [_member_name(judge) for judge in self.panel]
+        if repeated := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"panel: got two judges {repeated!r}, wanted a name for each")
+        return self
+
+    @property
+    def members(self) -> "list[EvaluatorSpec]":
+        """The judges of a panel, each as an evaluator that judges the same sample."""
+        sample = {name: getattr(self, name) for name in SAMPLE}
+        return [
+            EvaluatorSpec(
+                **dict(judge)
+                | sample
+                | {"name": f"{self.metric}/{_member_name(judge)}", "controls": judge.controls or self.controls}
+            )
+            for judge in self.panel
+        ]
 
     @model_validator(mode="after")
     def _has_rates_or_none(self) -> "EvaluatorSpec":
@@ -222,3 +263,20 @@ class EvaluatorSpec(JudgeSpec):
     @property
     def is_sampled(self) -> bool:
         return self.sample_rate is not None or bool(self.sample_rates)
+
+
+SAMPLE = {"sample_rate", "sample_seed", "sample_by", "sample_rates"}
+"""Fields of an evaluator that define its sample. They belong to the experiment, not to the evaluator's version."""
+
+_OF_MEMBERS = {*JudgeSpec.model_fields} - {"use", "name", "controls"}
+"""Fields that only the judges of a panel may have."""
+
+
+def _member_name(judge: JudgeSpec) -> str:
+    return judge.name or judge.model or judge.own_name
+
+
+def fields_given(spec: BaseModel, names: Set[str]) -> list[str]:
+    """Return those of some fields that do not have their default, sorted."""
+    fields = type(spec).model_fields
+    return sorted(n for n in names if getattr(spec, n) != fields[n].get_default(call_default_factory=True))

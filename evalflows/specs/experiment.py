@@ -12,7 +12,7 @@ from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.files import change_spec, load_spec
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import MEASURES, TRIAL, base_metric, kept_apart, metric_of
-from evalflows.specs.metrics import CompositeSpec, MetricSpec, ScoreConfigSpec
+from evalflows.specs.metrics import CompositeSpec, MetricSpec, ScoreConfigSpec, expand_panels
 from evalflows.specs.quarantine import AT_MOST, QuarantineSpec, check_entries
 from evalflows.specs.running import ONE_OR_MORE, ComparedRunSettings, Metadata, check_unique
 from evalflows.specs.target import TargetSpec
@@ -87,6 +87,7 @@ class ExperimentSpec(ComparedRunSettings, _Experiment, extra="forbid", frozen=Tr
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "ExperimentSpec":
+        expand_panels(self)
         self._check_names()
         self._check_evaluators()
         self._check_gates()
@@ -122,7 +123,7 @@ class ExperimentSpec(ComparedRunSettings, _Experiment, extra="forbid", frozen=Tr
                 raise ValueError(f"metrics: {metric}: pass_k: got {most}, with repetitions {self.repetitions}")
         for evaluator in self.summary_evaluators:
             settings = {"tiers": evaluator.tiers, "a sample": evaluator.is_sampled, "timeout_s": evaluator.timeout_s}
-            settings["repeats"] = evaluator.repeats > 1
+            settings |= {"repeats": evaluator.repeats > 1, "a panel": evaluator.panel}
             if unsupported := [name for name, value in settings.items() if value]:
                 raise ValueError(
                     f"summary_evaluators: {evaluator.metric!r}: got {unsupported[0]}, wanted it only for evaluators"
@@ -188,6 +189,11 @@ class ExperimentSpec(ComparedRunSettings, _Experiment, extra="forbid", frozen=Tr
     def judges(self) -> list[str]:
         """The names of all evaluators."""
         return [evaluator.metric for evaluator in (*self.evaluators, *self.summary_evaluators)]
+
+    @property
+    def panel_members(self) -> frozenset[str]:
+        """The metrics of the judges of panels, which are shown, but are neither planned nor tested."""
+        return frozenset(metric for composite in self.composites for metric in composite.panel)
 
     @property
     def measures_used(self) -> frozenset[str]:

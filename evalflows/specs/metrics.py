@@ -1,11 +1,13 @@
 """Metric specs: direction, range, margin, and composites; and score configs: which values a score may have."""
 
 import math
-from typing import Annotated, Literal
+from collections.abc import Collection
+from typing import Annotated, Literal, Protocol
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from evalflows.specs.errors import short
+from evalflows.specs.evaluator import EvaluatorSpec, PanelCombine, fields_given
 from evalflows.specs.metric_names import MEASURES
 
 MAX_NUMBER = 1e60
@@ -66,13 +68,20 @@ class MetricSpec(BaseModel, extra="forbid", frozen=True):
 
 
 class CompositeSpec(BaseModel, extra="forbid", frozen=True):
-    """Several metrics of a run combined into one number, each scaled to 0 (worst) to 1 (best)."""
+    """Several metrics of a run combined into one number, each scaled to 0 (worst) to 1 (best); or the scores of a panel
+    of judges, in their own unit."""
 
     name: str = Field(description="The composite's name", min_length=1)
     weights: Annotated[dict[str, float], BeforeValidator(_equal_weights)] = Field(
-        min_length=1,
+        default_factory=dict,
         description="Metric: weight; weights need not add up to one. A list of metrics gives them equal weights",
     )
+    panel: list[str] = Field(
+        default_factory=list,
+        description="Instead of weights: the metrics of judges, whose verdicts become one in their own unit. An "
+        "evaluator with `use: panel` becomes this, and an evaluator for each of its judges",
+    )
+    combine: PanelCombine | None = Field(None, description="How the verdicts of a panel become one")
     aggregation: Literal["weighted_mean", "geometric_mean", "minimum"] = Field(
         "weighted_mean",
         description="How the parts are combined: a geometric mean is 0 if any part is 0; the minimum is the worst "
@@ -96,6 +105,16 @@ class CompositeSpec(BaseModel, extra="forbid", frozen=True):
     )
 
     @model_validator(mode="after")
+    def _has_weights_or_panel(self) -> "CompositeSpec":
+        if bool(self.weights) == bool(self.panel):
+            raise ValueError(f"weights: got {'both' if self.panel else 'neither'}, wanted weights or a panel")
+        if self.panel and (extra := fields_given(self, {"aggregation", "function", "requirements", "missing"})):
+            raise ValueError(f"{extra[0]}: got it with a panel, wanted it with weights only")
+        if self.combine and not self.panel:
+            raise ValueError(f"combine: got {self.combine} without a panel, wanted aggregation")
+        return self
+
+    @model_validator(mode="after")
     def _numbers_are_valid(self) -> "CompositeSpec":
         for metric, weight in self.weights.items():
             if not 0 < weight < math.inf:
@@ -110,7 +129,46 @@ class CompositeSpec(BaseModel, extra="forbid", frozen=True):
     @property
     def metrics(self) -> frozenset[str]:
         """All metrics that the composite needs."""
-        return frozenset({*self.weights, *self.requirements})
+        return frozenset({*self.weights, *self.requirements, *self.panel})
+
+    def undone_by(self, excluded: Collection[str]) -> str | None:
+        """Return the metric because of which the composite decides nothing, of those that decide nothing.
+
+        A panel leaves such judges out, so it decides nothing only if all of its judges are among them.
+        """
+        parts = sorted(self.metrics.intersection(excluded))
+        return parts[0] if parts and (not self.panel or len(parts) == len(self.panel)) else None
+
+
+class _WithPanels(Protocol):
+    """A spec of which some evaluators may be panels."""
+
+    @property
+    def evaluators(self) -> list[EvaluatorSpec]: ...
+    @property
+    def composites(self) -> list[CompositeSpec]: ...
+    @property
+    def metrics(self) -> dict[str, MetricSpec]: ...
+
+
+def expand_panels(spec: _WithPanels) -> None:
+    """Replace each panel of a spec that is being made by its judges, as evaluators, and a composite of their metrics.
+
+    What the spec declares of the panel's metric holds for those of its judges too, except pass@k.
+    """
+    panels = [evaluator for evaluator in spec.evaluators if evaluator.panel]
+    if not panels:
+        return
+    evaluators, composites, metrics = list[EvaluatorSpec](), list[CompositeSpec](), dict(spec.metrics)
+    for evaluator in spec.evaluators:
+        evaluators += evaluator.members if evaluator.panel else [evaluator]
+    for panel in panels:
+        names = [member.metric for member in panel.members]
+        composites.append(CompositeSpec(name=panel.metric, panel=names, combine=panel.combine))
+        if (declared := metrics.get(panel.metric)) is not None:
+            metrics = dict.fromkeys(names, declared.model_copy(update={"pass_k": []})) | metrics
+    made = {"evaluators": evaluators, "composites": [*composites, *spec.composites], "metrics": metrics}
+    vars(spec).update(made)  # the spec is frozen
 
 
 class CategorySpec(BaseModel, extra="forbid", frozen=True):

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.files import load_spec
-from evalflows.specs.metrics import CompositeSpec, MetricSpec, ScoreConfigSpec
+from evalflows.specs.metrics import CompositeSpec, MetricSpec, ScoreConfigSpec, expand_panels
 from evalflows.specs.running import ONE_OR_MORE, Metadata, RunSettings, check_unique
 from evalflows.specs.watch import MEASURED, TRACES, WatchSpec
 
@@ -75,6 +75,7 @@ class TraceEvaluationSpec(RunSettings, _TraceEvaluation, extra="forbid", frozen=
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "TraceEvaluationSpec":
+        expand_panels(self)
         check_unique("evaluators", [*(e.metric for e in self.evaluators), *(c.name for c in self.composites)])
         for evaluator in self.evaluators:
             if evaluator.controls is not None:

@@ -56,6 +56,12 @@ def from_described(text: Json) -> list[DescribedEvaluator]:
     ]
 
 
+def panels_of(spec: Json) -> dict[str, list[str]]:
+    """Return the panels of a stored spec by their metric, each with the metrics of its judges."""
+    composites = from_json(spec).get("composites") or ()
+    return {composite["name"]: panel for composite in composites if (panel := composite.get("panel"))}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleOutcome:
     """The outcome of a rule, with its figures. Decisions of early versions lack some."""

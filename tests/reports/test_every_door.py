@@ -201,7 +201,8 @@ def with_every_remark() -> None:
     past = Past([f"c{place // 10}" for place in range(n)])
     targets = [{"kind": "python", "name": name, "function": "bot:answer"} for name in ("base", "first")]
     rules = [{"use": "exact_match"}, {"use": "app:judge", "fallback": "contains"}]
-    spec = past.spec(targets=targets, evaluators=rules, metrics={"near": {"range": [0, 1]}})
+    panel = [{"name": "points", "panel": ["one", "two"]}]
+    spec = past.spec(targets=targets, evaluators=rules, metrics={"near": {"range": [0, 1]}}, composites=panel)
     near = np.random.default_rng(4).normal([[0.75], [0.77]], 0.01, (2, n))
     scores = {
         "judge": passes(0.5, n, 1)[:, 0],
@@ -232,7 +233,9 @@ def with_every_remark() -> None:
         replace(one, decided_by="fallback contains") if one.metric == "judge" and place % 2 else one
         for place, one in enumerate(judged)
     ]
-    store.publish("judgements", first, by_fallback)
+    seated = {"judge_model": "one", "calls": 0, "metadata": to_json({"left_out": {"two": "judge failed validation"}})}
+    by_panel = [replace(one, **seated) if one.metric == "points" else one for one in by_fallback]
+    store.publish("judgements", first, by_panel)
     outputs = [replace(one, outputs='{"output": "1"}') for one in store.read("outputs", first)]
     thinking = replace(outputs[0], outputs=to_json({"output": "\n<think>One?</think>1"}))
     tried_again = {"output": "1", "invalid_trials": [{"verdict": "gave_up", "comment": "down"}]}

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalflows.specs.errors import InputError
+from evalflows.store.described import panels_of
 from evalflows.store.queries.lookup import comparison_beside, find_comparison, find_experiments, is_comparison
 from evalflows.store.queries.progress import work_done
 from evalflows.store.records import from_json, to_json
@@ -95,6 +96,15 @@ def judged_in(store: Store, identity: str, is_pairs: bool, metric: str, people_m
         judgements=judgements,
         labels=labels,
     )
+
+
+def panels_beside(store: Store, reference: str) -> dict[str, list[str]]:
+    """Return the panels of the experiment that a reference means, as `panels_of`; none of a comparison."""
+    if is_comparison(store, reference):
+        return {}
+    query = "select spec from source.experiments where experiment_id = ?"
+    found = find_experiments(store, reference)
+    return panels_of(store.query(query, [found[0]])[0][0]) if found else {}
 
 
 def _subject(store: Store, reference: str, metric: str) -> tuple[str, bool]:

@@ -45,6 +45,7 @@ class ReviewItem:
     spread: float | None
     other: float | None  # the value of another version of the judge
     is_judged: bool
+    disagreement: float | None  # within a panel: the spread of its judges' numbers, else the share of pairs that differ
 
     @property
     def token(self) -> str:
@@ -178,13 +179,15 @@ def _judged_values(row: Sequence[object], spec: str, metric: str) -> JudgedValue
 _REVIEW_RUNS = """
 with judged as (
     select run_id, arg_min(value, evaluator_version) as value, max(spread) as spread,
-           arg_max(value, evaluator_version) as other
+           arg_max(value, evaluator_version) as other,
+           max(case when agreement is not null then coalesce(spread, 1 - agreement) end) as disagreement
     from scores
     where experiment_id = $1 and metric = $2 and status = 'scored' and subject_kind = 'run' and turn is null
     group by run_id
 )
 select o.run_id, o.experiment_id, null, null, o.example_id, o.repetition, md5(o.run_id) as lot,
-       coalesce('cluster ' || x.cluster, 'example ' || o.example_id), j.value, j.spread, j.other, j.run_id is not null
+       coalesce('cluster ' || x.cluster, 'example ' || o.example_id), j.value, j.spread, j.other, j.run_id is not null,
+       j.disagreement
 from outputs o
 join experiments e on e.experiment_id = $1
 left join examples x on x.snapshot_id = e.snapshot_id and x.example_id = o.example_id
@@ -197,7 +200,7 @@ _REVIEW_PAIRS = """
 select p.left_run_id, any_value(p.left_experiment_id), p.right_run_id, any_value(p.right_experiment_id),
        any_value(p.example_id), any_value(p.repetition), md5(p.left_run_id) as lot,
        any_value(coalesce('cluster ' || x.cluster, 'example ' || p.example_id)),
-       arg_min(p.left_points, p.evaluator_version), null, arg_max(p.left_points, p.evaluator_version), true
+       arg_min(p.left_points, p.evaluator_version), null, arg_max(p.left_points, p.evaluator_version), true, null
 from pair_verdicts p
 left join examples x on x.snapshot_id = p.snapshot_id and x.example_id = p.example_id
 where p.comparison_id = $1 and p.metric = $2 and p.decided_by is distinct from 'failed_output'
@@ -265,10 +268,14 @@ class JudgedMetric(Subject):
     metric: str
     n_items: int
     n_labelled: int
+    n_differing: int | None  # items on which the judges of a panel differ; None without a panel
 
 
 def judged_metrics(store: Store) -> list[JudgedMetric]:
-    """Return what judges of the newest experiments and comparisons judged, the newest first."""
+    """Return what judges of the newest experiments and comparisons judged, the newest first.
+
+    The judges of a panel are left out: labels of the panel's metric are theirs too.
+    """
     return ask_records(store, JudgedMetric, _JUDGED_METRICS, [NEWEST_JUDGED])
 
 
@@ -294,11 +301,16 @@ with runs as (
     select comparison_id, name, true, started_at from comparison_sets where n_votes is null
     order by started_at desc limit $1
 ), judged as (
-    select experiment_id as subject, metric, count(distinct run_id) as n from scores
+    select experiment_id as subject, metric, count(distinct run_id) as n,
+           count(distinct run_id) filter (agreement < 1) as differing, count(agreement) > 0 as is_panel
+    from scores
     where experiment_id in (select subject from runs) and judge_model is not null and subject_kind = 'run'
-      and turn is null and status = 'scored' group by all
+      and turn is null and status = 'scored'
+      and (experiment_id, metric) not in (
+          select experiment_id, unnest(json_extract_string(spec, '$.composites[*].panel[*]')) from experiments)
+    group by all
     union all
-    select comparison_id, metric, count(distinct (left_run_id, right_run_id)) from comparisons
+    select comparison_id, metric, count(distinct (left_run_id, right_run_id)), 0, false from comparisons
     where comparison_id in (select comparison_id from sets) group by all
 ), given as (
     select experiment_id as subject, metric, count(distinct subject_id) as n from current_labels
@@ -308,7 +320,8 @@ with runs as (
     from current_labels l join comparisons c on c.left_run_id = l.subject_id and c.right_run_id = l.other_run_id
     where c.comparison_id in (select comparison_id from sets) group by all
 )
-select subject, s.name, s.is_pairs, s.started_at, metric, j.n, coalesce(g.n, 0)
+select subject, s.name, s.is_pairs, s.started_at, metric, j.n, coalesce(g.n, 0),
+       case when j.is_panel then j.differing end
 from (select * from runs union all select * from sets) s join judged j using (subject)
 left join given g using (subject, metric)
 order by s.started_at desc, subject, metric limit $1

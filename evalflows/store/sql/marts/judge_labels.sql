@@ -1,9 +1,12 @@
 -- one row per judgement, label_id: a judgement and a person's label of the same run; for pairs, in each order
--- metrics match by name, or as compared by `evalflows labels agreement --people`
+-- metrics match by name, or as compared by `evalflows labels agreement --people`; labels of a panel's metric are of its judges too
 with same as (
     select distinct metric, metric as people_metric from staging.labels
     union
     select distinct subject_id, observed ->> 'people_metric' from staging.checks where subject_kind = 'judge' and name = 'people'
+    union
+    select unnest(json_extract_string(panel, '$.panel[*]')), panel ->> 'name'
+    from (select unnest(spec -> '$.composites[*]') as panel from staging.experiments)
 ), judgements as (
     select score_id as judgement, 'run' as kind, run_id, null as other_run_id, experiment_id, example_id, repetition,
            metric, evaluator, evaluator_version, judge_model, value, label, comment

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from evalflows.api.deciding import decide
     from evalflows.api.decisions import approve, decide_again, decide_on
     from evalflows.api.experiments import aevaluate, evaluate
+    from evalflows.api.judging import JudgedAgain, judge_again
     from evalflows.api.planning import backtest_gate, plan, robustness
     from evalflows.api.results import DiffResult, ExperimentResult, ItemOutcome, diff
     from evalflows.api.running import gate, run
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BatchEvaluationResult", "ComparativeResult", "DiffResult", "EvaluatorInputs", "ExperimentResult", "ItemOutcome",
-    "Progress", "TraceDataset", "aevaluate", "aevaluate_comparative", "approve", "backtest_gate", "compare",
-    "dataset_from_traces", "decide", "decide_again", "decide_on", "diff", "drift_of", "evaluate",
-    "evaluate_comparative", "evaluate_traces", "gate", "plan", "robustness", "run", "run_batched_evaluation",
-    "sentences_of",
+    "JudgedAgain", "Progress", "TraceDataset", "aevaluate", "aevaluate_comparative", "approve", "backtest_gate",
+    "compare", "dataset_from_traces", "decide", "decide_again", "decide_on", "diff", "drift_of", "evaluate",
+    "evaluate_comparative", "evaluate_traces", "gate", "judge_again", "plan", "robustness", "run",
+    "run_batched_evaluation", "sentences_of",
 ]  # fmt: skip
 
 
@@ -45,6 +46,7 @@ __getattr__, __dir__ = lazy_names(
         "api.decisions": ("approve", "decide_again", "decide_on"),
         "api.deciding": ("decide",),
         "api.experiments": ("aevaluate", "evaluate"),
+        "api.judging": ("JudgedAgain", "judge_again"),
         "api.planning": ("backtest_gate", "plan", "robustness"),
         "api.results": ("DiffResult", "ExperimentResult", "ItemOutcome", "diff"),
         "api.running": ("gate", "run"),

@@ -948,10 +948,11 @@ def sentences_of(plan: Plan) -> list[str]:
     """Return the cost, then a few sentences per metric, then the caveats."""
     of_metrics = [sentence for metric in plan.metrics for sentence in _of_metric(plan, metric)]
     repeats = [metric.repeats.text(metric.metric) for metric in plan.metrics if metric.repeats]
-    return [*_cost_sentences(plan), *of_metrics, *_bases(plan), *repeats, *_caveats(plan)]
+    return [*cost_sentences(plan), *of_metrics, *_bases(plan), *repeats, *_caveats(plan)]
 
 
-def _cost_sentences(plan: Plan) -> Iterator[str]:
+def cost_sentences(plan: Plan) -> Iterator[str]:
+    """Yield what a run costs, and why that may be too little."""
     total = plan.total
     if total.calls or (plan.calls and not total.unknown):
         usd = f"about {money(total.usd)} USD" if total.usd is not None else "cost unknown"

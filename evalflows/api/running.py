@@ -1,6 +1,7 @@
 """Run specs of experiments and their gates as flows, from a program, a notebook or the command line."""
 
 from evalflows.api.calling import RaisedToCaller, call_flow, flow_settings
+from evalflows.engine.judging_again import replays
 from evalflows.llm.ledger import Calls
 from evalflows.prefect_server import begin_early
 from evalflows.reports.progress import Watch
@@ -27,7 +28,8 @@ def run(
     with RaisedToCaller(), call_flow(watch, calls):
         refuse_if_running(spec, resume)
         begin_early()
-        final = resume is not None and look_of(Store(), resume) is not None
+        was_look = resume is not None and look_of(Store(), resume) is not None
+        final = was_look or replays(spec)
         checked = check_and_freeze(spec, final=final)
         from evalflows.flows.run_experiment import run_experiment  # late: making a flow takes time, as do the checks
 

@@ -29,6 +29,7 @@ COMMANDS = {
     },
     "Judge": {
         "evaluators": ("evaluators:evaluators", "List, describe and try evaluators."),
+        "judge": ("judge:judge", "Judge stored answers again with another judge."),
         "compare": ("compare:compare", "Compare answers pair by pair, or rate by votes."),
         "labels": ("labels:labels", "Import human labels, validate judges with them."),
         "modes": ("modes:modes", "Find, show and close failure modes."),

@@ -51,7 +51,7 @@ def plan(
     from evalflows.api.planning import plan as make_plan
 
     find_modules_here()
-    document = _document(make_plan(_spec_of(spec, changes), effect, metrics=metrics, power=power))
+    document = plan_document(make_plan(_spec_of(spec, changes), effect, metrics=metrics, power=power))
     identity = keep_report(Store(), "plan", document["name"], document, "\n".join(document["sentences"]))
     if form == "json":
         print_json({"plan_id": identity, **document})
@@ -81,7 +81,7 @@ def print_plan(plan: PlanDocument, *, is_whole: bool) -> None:
             out.print(Text(sentence, "" if is_detail else "bold"))
     if plan["calls"]:
         out.print()
-        out.print(_calls(plan["calls"]))
+        out.print(calls_table(plan["calls"]))
     if any(metric["sample_sizes"] for metric in plan["metrics"]):
         out.print()
         out.print(_sizes(plan))
@@ -89,7 +89,8 @@ def print_plan(plan: PlanDocument, *, is_whole: bool) -> None:
         out.print(f"not shown: {details} assumption{'s' * (details != 1)}: --all")
 
 
-def _calls(calls: Sequence[PlannedCallsDocument]) -> Table:
+def calls_table(calls: Sequence[PlannedCallsDocument]) -> Table:
+    """Return one row per caller of a model."""
     from evalflows.analysis.plan import count, money  # late: it loads the judges
 
     columns = ("calls of", "model", "calls", "in ledger", "tokens in", "out", "USD", "tokens from")
@@ -142,7 +143,7 @@ def _some(number: int | None) -> str:
     return "" if number is None else f"{number:,}"
 
 
-def _document(plan: "Plan") -> PlanDocument:
+def plan_document(plan: "Plan") -> PlanDocument:
     """Return all figures as values of JSON; of the spec only its name."""
     from evalflows.analysis.plan import Detail, sentences_of
 

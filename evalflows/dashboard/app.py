@@ -45,6 +45,7 @@ from evalflows.dashboard.production import evaluation_page, incident_page, produ
 from evalflows.dashboard.rendering import PICTURE, STATIC, Page, Query, Site, one_file, render, whole_page
 from evalflows.dashboard.report_file import report_on, site_in_file
 from evalflows.dashboard.review import ReviewSettings, review_page, review_start_page
+from evalflows.dashboard.two_judges import two_judges_page
 from evalflows.prefect_server import prefect_ui
 from evalflows.reports.kept_comparisons import KeptComparisons
 from evalflows.reports.markdown_pages import reported
@@ -105,6 +106,7 @@ PAGES: Mapping[str, PageOf] = {
     "/pairwise/{id}/pair": pair_page,
     "/decisions": decisions_page,
     "/decisions/{id}": decision_page,
+    "/two-judges": two_judges_page,
     "/judges": judges_page,
     "/judges/{evaluator:path}": judge_page,
     "/modes": modes_page,

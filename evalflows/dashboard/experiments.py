@@ -11,6 +11,7 @@ from evalflows.dashboard.compare import metric_table, with_baseline
 from evalflows.dashboard.links import Value
 from evalflows.dashboard.rendering import ON_PAGE, Page, Query, Site, render, steady
 from evalflows.dashboard.steps import steps_of
+from evalflows.dashboard.two_judges import two_judges_address
 from evalflows.reports.decisions import decisions_of
 from evalflows.reports.example_detail import PastValue, example_detail, labels_of, past_values, place_of, repeats_of
 from evalflows.reports.experiment_page import (
@@ -125,6 +126,7 @@ def _page(
         excluded=excluded_metrics(store, {identity: row.run_group} if compared is None else compared.run_groups),
         approvals=approvals(store, [identity]),
         related=related,
+        two_judges=two_judges_address(site, identity),
         distributions=[spread for spread in distributions(store, identity) if spread.counts or spread.missing],
         slices=grouped((found.field, found) for found in slice_means(store, identity, row.snapshot_id)),
         columns=metrics[:MOST_COLUMNS],

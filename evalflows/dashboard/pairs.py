@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from evalflows.dashboard.rendering import IN_TABLE, ON_PAGE, Page, Query, Site, clipped, render, shown_text, steady
+from evalflows.dashboard.two_judges import two_judges_address
 from evalflows.reports import comparison
 from evalflows.reports.comparison import ComparisonReport, WinRate, comparison_report
 from evalflows.reports.names import names_apart
@@ -154,6 +155,7 @@ def comparison_page(site: Site, query: Query) -> Page:
         report=report,
         over=report.overview,
         row=row,
+        two_judges=two_judges_address(site, identity),
         names=names,
         rates=[rate for rate in rates if rate.slice == "all"],
         sliced_rates=[rate for rate in rates if rate.slice != "all"],

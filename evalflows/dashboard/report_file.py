@@ -9,10 +9,12 @@ from evalflows.dashboard.experiments import experiment_page
 from evalflows.dashboard.links import FileLinks, Links
 from evalflows.dashboard.pairs import comparison_page
 from evalflows.dashboard.rendering import Page, Query, Site, anchor_of, one_file
+from evalflows.dashboard.two_judges import two_judges_page
 from evalflows.reports.decisions import Decision
 from evalflows.reports.markdown_pages import Reported, ReportedComparison, ReportedDecision, ReportedExperiments
 from evalflows.reports.results import results_of
 from evalflows.specs.grouping import grouped
+from evalflows.store.queries.two_judges import newest_again
 from evalflows.store.store import Store
 
 MOST_ROWS = 500
@@ -40,14 +42,22 @@ def report_on(what: Reported) -> str:
 def _parts(what: Reported) -> list[ReportPage]:
     match what:
         case ReportedComparison():
-            return [_part(Links().comparison(what.identity), comparison_page, id=what.identity)]
+            pairs = _part(Links().comparison(what.identity), comparison_page, id=what.identity)
+            return [pairs, *_two_judges(what.store, [what.identity])]
         case ReportedDecision():
             baseline, candidate = what.decision.baseline_experiment_id, what.decision.candidate_experiment_id
             compared = [] if baseline is None else [_compare(baseline, [candidate])]
             return [_decision(what.decision), *compared, _experiment(candidate)]
         case ReportedExperiments():
             decided = map(_decision, what.decisions)
-            return [*decided, *_comparisons(what), *map(_experiment, what.identities)]
+            judged = _two_judges(what.store, what.identities)
+            return [*decided, *judged, *_comparisons(what), *map(_experiment, what.identities)]
+
+
+def _two_judges(store: Store, identities: Sequence[str]) -> list[ReportPage]:
+    """Return the page of two judges, if some of these were judged again, or are what was."""
+    found = next((identity for identity in identities if newest_again(store, identity) is not None), None)
+    return [] if found is None else [_part(Links().page("two-judges", of=found), two_judges_page, of=found)]
 
 
 def _comparisons(what: ReportedExperiments) -> list[ReportPage]:

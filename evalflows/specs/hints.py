@@ -94,6 +94,16 @@ def diff(
     return Hint(("diff", baseline, *candidates, *chosen, *(("--slices",) if slices else ())))
 
 
+def judge_again(*references: str) -> Hint:
+    """Judge experiments or a comparison again."""
+    return Hint(("judge", *references))
+
+
+def judged_again(reference: str) -> Hint:
+    """Show what was judged again beside what it was before."""
+    return Hint(("judge", reference, "--stored"))
+
+
 def explain(decision: str, *, again: bool = False) -> Hint:
     """Explain a decision, and make it again from the store."""
     return Hint(("explain", decision, *(("--again",) if again else ())))

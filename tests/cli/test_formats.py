@@ -131,6 +131,7 @@ def test_every_document_is_as_its_schema_says(tmp_path: Path) -> None:
         "robustness",
         "calibrate",
         "error",
+        "judge",  # tests/flows/test_judge_again.py
         "try",
         *(f"modes {one}" for one in ("find", "show", "close", "examples")),
     }:

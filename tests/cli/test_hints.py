@@ -138,6 +138,8 @@ def in_an_empty_store(reader: Reader, folder: Path) -> None:
     times = {"startTimeUnixNano": "1", "endTimeUnixNano": "2"}
     trace = {"traceId": "ab" * 16, "spanId": "cd" * 8, "name": "a", "attributes": said} | times
     traces.write_text(json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [trace]}]}]}) + "\n")
+    assert reader("judge", identity, "--stored", code=2)["judge_again"].exit_code == 0
+    assert "the same score" in reader("judge", identity, "--stored")["judged_again"].output
     reader.filled_in["FILE"] = str(traces)
     reader("traces", "ls")
     reader("traces", "show", "nope", code=2)

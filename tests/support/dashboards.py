@@ -69,6 +69,7 @@ def addresses(store: Path) -> dict[str, str]:
         "decisions",
         "over-time",
         "judges",
+        "two-judges",
         "modes",
         "production",
         "review",

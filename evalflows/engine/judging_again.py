@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from evalflows.engine.may_call_models import evaluator_may_call_unrecorded
-from evalflows.engine.prepare import SAMPLE, fields_with_texts
+from evalflows.engine.prepare import fields_with_texts
 from evalflows.engine.spec_evaluators import connections_of, prepare_evaluator
 from evalflows.evaluators.binding import Scope
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.connections import Connections, ConnectionSpec
 from evalflows.specs.errors import InputError, NotFoundError, first_problem
-from evalflows.specs.evaluator import EvaluatorSpec, JudgeSpec
+from evalflows.specs.evaluator import SAMPLE, EvaluatorSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import load_text, read_text
 from evalflows.specs.target import RecordedTarget

@@ -243,13 +243,11 @@ class EvaluatorSpec(JudgeSpec):
     def members(self) -> "list[EvaluatorSpec]":
         """The judges of a panel, each as an evaluator that judges the same sample."""
         sample = {name: getattr(self, name) for name in SAMPLE}
+        tested = ({name: getattr(judge, name) or getattr(self, name) for name in _TESTS} for judge in self.panel)
+        names = (f"{self.metric}/{_member_name(judge)}" for judge in self.panel)
         return [
-            EvaluatorSpec(
-                **dict(judge)
-                | sample
-                | {"name": f"{self.metric}/{_member_name(judge)}", "controls": judge.controls or self.controls}
-            )
-            for judge in self.panel
+            EvaluatorSpec(**dict(judge) | sample | test | {"name": name})
+            for judge, test, name in zip(self.panel, tested, names, strict=True)
         ]
 
     @model_validator(mode="after")
@@ -265,10 +263,13 @@ class EvaluatorSpec(JudgeSpec):
         return self.sample_rate is not None or bool(self.sample_rates)
 
 
+_TESTS = ("controls", "anchors")
+"""What a panel may give for all of its judges: how they are tested."""
+
 SAMPLE = {"sample_rate", "sample_seed", "sample_by", "sample_rates"}
 """Fields of an evaluator that define its sample. They belong to the experiment, not to the evaluator's version."""
 
-_OF_MEMBERS = {*JudgeSpec.model_fields} - {"use", "name", "controls"}
+_OF_MEMBERS = {*JudgeSpec.model_fields} - {"use", "name", *_TESTS}
 """Fields that only the judges of a panel may have."""
 
 

@@ -527,7 +527,7 @@ def drift_checks(
                 passed=None if drift.changed is None else not has_drifted,
                 severity="warning",
                 n_checked=drift.n_anchors,
-                observed=to_json(_figures(judge, drift)),
+                observed=to_json(_figures(run_id, judge, drift)),
                 message=drift_text(judge.metric, drift),
                 reason_code="judge_drifted" if has_drifted else None,
                 flow_run_id=flow_run_id,
@@ -548,10 +548,11 @@ def _moments(microseconds: Sequence[int]) -> NDArray[Any]:
     return np.array([datetime.fromtimestamp(moment / 1e6, UTC) for moment in microseconds], dtype=object)
 
 
-def _figures(judge: JudgeStream, drift: Drift) -> dict[str, Any]:
+def _figures(run_id: str, judge: JudgeStream, drift: Drift) -> dict[str, Any]:
     anchors, scores = drift.of_anchors, drift.of_scores
     moments = {"since": drift.since, "seen_at": drift.seen_at}
     return {
+        "run_id": run_id,
         "version": judge.version,
         "changed": drift.changed,
         **{name: moment and moment.isoformat() for name, moment in moments.items()},

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evalflows.analysis.figures import figure
 from evalflows.analysis.judge_exclusions import newest_panels
 from evalflows.analysis.labels import judge_standings
-from evalflows.dashboard.charts import domain
+from evalflows.dashboard.charts import Point, domain
 from evalflows.dashboard.rendering import Page, Query, Site, render, steady
 from evalflows.reports import judges
 from evalflows.specs.errors import InputError, NotFoundError
@@ -25,6 +26,7 @@ def judge_page(site: Site, query: Query) -> Page:
     if not any((versions, controls, biases, subjects)):
         root = site.store.layout.root
         raise NotFoundError(f"judge {evaluator!r}: not in {root}, wanted one that has judged something")
+    anchored = judges.anchored_runs(site.store, evaluator)
     subject = _chosen(subjects, query)
     report, problem = _report(site, subject)
     body = render(
@@ -37,6 +39,8 @@ def judge_page(site: Site, query: Query) -> Page:
         controls=controls,
         biases=biases,
         subjects=subjects,
+        anchored=anchored,
+        anchor_points=_anchor_points(site, anchored),
         subject=subject,
         report=report,
         problem=problem,
@@ -51,6 +55,32 @@ def judge_page(site: Site, query: Query) -> Page:
         page_address=lambda page: _address(site, evaluator, subject, page=page),
     )
     return Page(title=f"Judge {evaluator}", section="judges", body=body)
+
+
+def _anchor_points(site: Site, runs: Sequence[judges.AnchoredRun]) -> dict[str, list[Point]]:
+    """Return the judge's mean error on its anchors in each run, by metric. A dashed line is another version of the
+    judge, a thin one another model or system_fingerprint behind its name."""
+    points: dict[str, list[Point]] = {}
+    before: dict[str, judges.AnchoredRun] = {}
+    for run in runs:
+        last, error = before.get(run.metric), 2 * (run.standard_error or 0.0)
+        before[run.metric] = run
+        served = "" if last is None or last.served == run.served else ", answered by another model or fingerprint"
+        points.setdefault(run.metric, []).append(
+            Point(
+                at=run.began,
+                value=run.error,
+                low=run.error - error,
+                high=run.error + error,
+                title=f"{run.began:%Y-%m-%d %H:%M}: off by {figure(run.error, run.metric, signed=True)} on {run.n} "
+                f"anchors{served}{', the judge has drifted' if run.changed in ('judge', 'both') else ''}",
+                kind="worse" if run.changed in ("judge", "both") else "",
+                is_break=last is not None and last.evaluator_version != run.evaluator_version,
+                is_release=bool(served),
+                href=site.links.experiment(run.owner) if run.is_experiment else None,
+            )
+        )
+    return points
 
 
 def said(value: float | None, label: str | None, kind: str) -> str | None:

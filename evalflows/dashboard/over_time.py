@@ -1,18 +1,20 @@
 """The page of metrics over time."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from datetime import datetime
 
 from evalflows.analysis.figures import figure
 from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.dashboard.charts import Point
 from evalflows.dashboard.rendering import Page, Query, Site, render
-from evalflows.reports.metric_lines import Line, LinePoint, MetricLines, metric_lines
+from evalflows.reports.metric_lines import Line, LinePoint, MetricLines, metric_lines, provider_changes
 from evalflows.reports.names import Version, versions_of
 from evalflows.store.store import no_experiments
 
 NEWEST = 100
 """Runs of a line that are shown, at most."""
+
+BEHIND = ", answered by another model or system_fingerprint behind the same name"
 
 Figure = Callable[[LinePoint], float | None]
 
@@ -26,6 +28,8 @@ def over_time_page(site: Site, query: Query) -> Page:
     first = shown.lines[0].line if shown.lines else None
     drawn = [point for line in shown.lines for point in line.points]
     groups = {point.experiment_id: point.run_group for point in drawn}
+    of_one = [point.experiment_id for point in drawn] if len(shown.lines) == 1 else []
+    provider = provider_changes(site.store, of_one)
     versions = versions_of((point.experiment_id, point.application_version, point.git_commit) for point in drawn)
     body = render(
         "over_time.html",
@@ -35,9 +39,10 @@ def over_time_page(site: Site, query: Query) -> Page:
         names=names,
         dataset=dataset,
         targets=[line.target for line in shown.known if first and line.name == first.name],
-        points=_points(site, shown, shown.metric or "", lambda point: point.mean),
-        costs=_points(site, shown, "cost", lambda point: point.cost_usd),
-        latencies=_points(site, shown, "latency", lambda point: point.latency),
+        points=_points(site, shown, shown.metric or "", lambda point: point.mean, provider),
+        costs=_points(site, shown, "cost", lambda point: point.cost_usd, provider),
+        latencies=_points(site, shown, "latency", lambda point: point.latency, provider),
+        provider=provider,
         excluded=excluded_metrics(site.store, groups),
         versions=versions,
         marks=_marks(shown, versions),
@@ -61,7 +66,7 @@ def _named(line: Line) -> str:
     return line.name if line.target in line.name else f"{line.name}, {line.target}"
 
 
-def _points(site: Site, shown: MetricLines, metric: str, value: Figure) -> list[Point]:
+def _points(site: Site, shown: MetricLines, metric: str, value: Figure, provider: Set[str]) -> list[Point]:
     is_metric, is_one = metric == shown.metric, len(shown.lines) == 1
     return [
         Point(
@@ -70,9 +75,9 @@ def _points(site: Site, shown: MetricLines, metric: str, value: Figure) -> list[
             low=point.ci_low if is_metric else None,
             high=point.ci_high if is_metric else None,
             title=f"{'' if is_one else f'{_named(of.line)}, '}{point.started_at:%Y-%m-%d %H:%M}: "
-            f"{figure(value(point), metric)}{_said(point)}",
+            f"{figure(value(point), metric)}{_said(point)}{BEHIND if point.experiment_id in provider else ''}",
             is_break=point.is_break,
-            is_release=point.target_changed,
+            is_release=point.target_changed or point.experiment_id in provider,
             href=site.links.experiment(point.experiment_id),
             series=number,
         )

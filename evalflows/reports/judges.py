@@ -310,6 +310,36 @@ def judge_record(store: Store, evaluator: str) -> tuple[list[ControlCheck], list
     return (records_of(ControlCheck, controls), records_of(FoundBias, biases), records_of(LabelledSubject, subjects))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnchoredRun:
+    """What a version of a judge said of its anchors in one run, and whether it had changed."""
+
+    run_id: str
+    owner: str  # an experiment, a comparison or an evaluation's day
+    is_experiment: bool
+    metric: str
+    evaluator_version: str
+    began: datetime
+    n: int
+    error: float  # mean of the judge's score minus the known one
+    standard_error: float | None
+    agreement: float  # the share that is as known
+    models: Sequence[str]
+    fingerprints: Sequence[str]
+    changed: str | None
+    message: str | None
+
+    @property
+    def served(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What the provider says has answered."""
+        return tuple(self.models), tuple(self.fingerprints)
+
+
+def anchored_runs(store: Store, evaluator: str) -> list[AnchoredRun]:
+    """Return the newest runs in which a judge judged anchors, at most 100, oldest first."""
+    return ask_records(store, AnchoredRun, _ANCHORED, [evaluator])
+
+
 def current_report(store: Store, labelled: LabelledSubject) -> JudgeReport:
     """Return the report of one version of a judge in one experiment or comparison, from the labels of now.
 
@@ -329,6 +359,27 @@ def disagreements(store: Store, subject: LabelledSubject, *, page: int, in_page:
     values = [subject.subject_id, subject.metric, subject.people_metric, subject.evaluator_version]
     return ask_records(store, Disagreement, _DISAGREEMENTS, [*values, in_page, in_page * (page - 1)])
 
+
+_ANCHORED = """
+with runs as (
+    select run_id, any_value(experiment_id) as owner, metric, evaluator_version, min(judged_at) as began,
+           count(*) as n, avg(value - known) as error, stddev_samp(value - known) / sqrt(count(*)) as standard_error,
+           avg((value = known)::int) as agreement, list_sort(list(distinct judge_model)) as models
+    from sentinels where evaluator = $1 and status = 'scored' and value is not null
+    group by run_id, metric, evaluator_version order by began desc limit 100
+), served as (
+    select experiment_id, list_sort(list(distinct system_fingerprint)) as fingerprints from calls
+    where evaluator = $1 and system_fingerprint is not null group by experiment_id
+)
+select r.run_id, r.owner, e.experiment_id is not null, r.metric, r.evaluator_version, r.began, r.n, r.error,
+       r.standard_error, r.agreement, coalesce(r.models, []), coalesce(s.fingerprints, []), d.changed, d.message
+from runs r
+left join served s on s.experiment_id = r.owner
+left join experiments e on e.experiment_id = r.owner
+left join judge_drift d
+    on d.run_id = r.run_id and d.metric = r.metric and d.evaluator_version = r.evaluator_version
+order by r.began
+"""
 
 _BIASES = """
 select b.comparison_id, b.comparison, b.metric, b.bias, b.passed, b.message

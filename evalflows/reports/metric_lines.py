@@ -142,6 +142,20 @@ def metric_lines(
     return MetricLines(known=known, lines=lines, n_left_out=n_left_out, metrics=metrics, metric=chosen)
 
 
+def provider_changes(store: Store, experiments: Sequence[str]) -> set[str]:
+    """Return those of a line's experiments, in order, whose target another model or system_fingerprint answered than
+    the run before, though the same model was asked. Runs that paid for no call of it are passed over."""
+    before: dict[str, frozenset[str]] = {}
+    found = set()
+    with store.reading(only={"experiment_id": experiments}):
+        rows = store.query(_SERVED, [[*experiments]])
+    for identity, model, served in sorted(rows, key=lambda row: experiments.index(row[0])):
+        if model in before and before[model].isdisjoint(served):
+            found.add(identity)
+        before[model] = frozenset(served)
+    return found
+
+
 def _meant(known: Sequence[Line], name: str | None, target: str | None) -> list[Line]:
     """Return the line of a name, that with the target if it has one; else all lines of a spec of that name."""
     named = [line for line in known if name in (None, line.name)]
@@ -156,6 +170,12 @@ def _check(what: str, given: str | None, known: Sequence[str]) -> None:
         more = ", …" if len(some) > MOST_NAMED else ""
         raise InputError(f"{what}: got {given!r}, wanted one of {', '.join(some[:MOST_NAMED]) or 'none'}{more}")
 
+
+_SERVED = """
+select experiment_id, model, list(distinct concat_ws(' ', coalesce(answered_by, model), system_fingerprint))
+from source.calls
+where list_contains($1, experiment_id) and evaluator is null and kind = 'chat' and status = 'ok' group by all
+"""
 
 _POINTS = """
 with measured as (

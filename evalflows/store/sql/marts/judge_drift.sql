@@ -1,5 +1,5 @@
--- one row per batch_id, metric, evaluator_version: what the anchors of a run said of each of its judges: whether it has drifted, or in production the system
-select c.batch_id, c.subject_id as evaluator, c.column_name as metric, c.observed ->> 'version' as evaluator_version,
+-- one row per run_id, metric, evaluator_version: what the anchors of a run said of each of its judges: whether it has drifted, or in production the system
+select c.observed ->> 'run_id' as run_id, c.subject_id as evaluator, c.column_name as metric, c.observed ->> 'version' as evaluator_version,
        c.observed ->> 'changed' as changed, (c.observed ->> 'since')::timestamptz as since,
        (c.observed ->> 'seen_at')::timestamptz as seen_at, c.n_checked as n_anchors,
        (c.observed ->> 'n_since')::bigint as n_since, (c.observed ->> 'error_before')::double as error_before,

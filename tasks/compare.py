@@ -9,6 +9,7 @@ from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
 from evalflows.analysis.judge_biases import agreements, as_check
+from evalflows.analysis.judge_drift import publish_drift
 from evalflows.analysis.judge_exclusions import of_comparison
 from evalflows.analysis.preferences import Preferences, preferences_in, slices
 from evalflows.analysis.win_rates import Look, Slices, WinRateEstimates, estimate_win_rates, look_at
@@ -35,6 +36,7 @@ from evalflows.store.row_specs import comparison_spec
 from evalflows.store.store import Store
 from evalflows.tasks.announce import links_to_dashboard
 from evalflows.tasks.progress import enter_stage
+from evalflows.tasks.start import flow_run_id
 
 _SHARED_FIELDS = (
     *("confidence_level", "connections", "chunk_retries", "chunk_retry_delay_s", "breaker_window", "breaker_pause_s"),
@@ -171,6 +173,7 @@ def compute_win_rates(run: Context, row: ComparisonSetRow) -> str:
     store.publish("checks", row.comparison_id, [*agreement, *results.checks])
     store.publish("verdicts", row.comparison_id, results.verdicts)
     store.publish("ratings", row.comparison_id, results.ratings)
+    publish_drift(store, row.comparison_id, flow_run_id=flow_run_id())
     return row.comparison_id
 
 

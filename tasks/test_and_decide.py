@@ -12,7 +12,7 @@ from evalflows.analysis.baselines import baseline_row
 from evalflows.analysis.differences import ExperimentPair, MetricReader, publish_differences
 from evalflows.analysis.final_looks import at_level_of_look
 from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
-from evalflows.analysis.judge_drift import drift_checks
+from evalflows.analysis.judge_drift import publish_drift
 from evalflows.analysis.recalibration import rejudgements_of
 from evalflows.dashboard.links import Links
 from evalflows.data_checks.checks import check_results as checks_of_results
@@ -128,8 +128,7 @@ def compute_differences(run: Context, rows: list[ExperimentRow]) -> MetricReader
     reader = MetricReader(store, keeps_values=len(rows) > 1 or bool(spec.gates))
     with shared.little_memory(is_needed=any(are_many(row.n_examples * row.repetitions) for row in rows)):
         publish_differences(store, reader, rows, spec)
-    if checks := drift_checks(store, rows[0].run_group, flow_run_id=flow_run_id()):
-        store.publish("checks", checks[0].batch_id, checks)
+    publish_drift(store, rows[0].run_group, flow_run_id=flow_run_id())
     return reader
 
 

@@ -6,7 +6,7 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 
-from evalflows.analysis.judge_drift import drift_checks
+from evalflows.analysis.judge_drift import publish_drift
 from evalflows.analysis.monitoring import drift_alert, watch
 from evalflows.engine.traces import Context
 from evalflows.store.queries.incidents import write_event, write_looks
@@ -42,9 +42,7 @@ def watch_windows(run: Context, batch: WatermarkRow) -> list[str]:
 def _watch_judges(run: Context, batch: WatermarkRow) -> list[str]:
     """Check whether judges have drifted, and begin an incident for each that has, which a person closes."""
     store, identity = run.store, batch.evaluation_id
-    checks = drift_checks(store, batch.batch_id, evaluation=identity, flow_run_id=flow_run_id())
-    if checks:
-        store.publish("checks", checks[0].batch_id, checks)
+    checks = publish_drift(store, batch.batch_id, evaluation=identity, flow_run_id=flow_run_id())
     alerts = [drift_alert(check, identity, batch.name) for check in checks if check.passed is False]
     for alert in alerts:
         write_event(store, alert)

@@ -489,10 +489,10 @@ order by moment, judgement_id
 """
 
 
-def drift_checks(
+def publish_drift(
     store: Store, run_id: str, *, evaluation: str | None = None, flow_run_id: str | None = None
 ) -> list[CheckRow]:
-    """Return what the anchors of a run say of each of its judges: a check that fails if the judge has drifted.
+    """Publish what the anchors of a run say of each of its judges, a check that fails if the judge has drifted.
 
     A drift that an earlier run has found is over: only anchors since then are looked at. Of production, the scores of
     its items say whether the system has changed.
@@ -533,6 +533,7 @@ def drift_checks(
                 flow_run_id=flow_run_id,
             )
         )
+    store.publish("checks", batch, rows)
     return rows
 
 

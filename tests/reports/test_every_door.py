@@ -30,7 +30,7 @@ from evalflows.reports.results import SEVERITIES, conclusion_text, results_of
 from evalflows.specs.gate import GateSpec
 from evalflows.store.final_examples import Copy, keep_copies
 from evalflows.store.kept_checks import QUARANTINE, keep_check
-from evalflows.store.records import CheckRow, controls_batch, to_json
+from evalflows.store.records import CheckRow, controls_batch, drift_batch, to_json
 from evalflows.store.store import Store
 
 N = 120
@@ -263,6 +263,9 @@ def with_every_remark() -> None:
         "checks", check_id="p", batch_id="people-1", subject_id="of one", name="people", observed=observed, **told
     )
     store.publish("checks", people.batch_id, [people])
+    drifted = {"name": "drift", "column_name": "judge", "message": "the judge of judge has drifted: on 30 anchors"}
+    drift = make_row("checks", check_id="d", batch_id=drift_batch("together"), subject_id="judge", **drifted, **told)
+    store.publish("checks", drift.batch_id, [drift])
     keep_copies(store, rows[0].snapshot_id, [Copy("e1", "final-1", 0.95)])
     quarantined = "in quarantine: 1 of 9 examples (11%), until 2027-01-31: it samples; examples: e1"
     keep_check(store, "q", QUARANTINE, ("experiment", first), quarantined, passed=False)

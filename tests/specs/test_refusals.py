@@ -160,7 +160,7 @@ REFUSED: list[tuple[Any, str, dict[str, str]]] = [
         CompositeSpec,
         "name: quality, weights: {a: 1}",
         {
-            "weights: {}": "weights: Dictionary should have at least 1 item",
+            "weights: {}": "weights: got neither, wanted weights or a panel",
             "weights: [1]": "weights.1.[key]: got 1, wanted a text",
             "weight: {a: 1}": "weight: no such field",
             "aggregation: minimum, function: 'm:f'": "aggregation: got minimum with a function",

@@ -32,7 +32,7 @@ from evalflows.store.spilled import SpilledRows
 __all__ = [
     "OFFERED", "Answer", "NoRecordedAnswerError", "Target", "as_outputs", "at_path", "awaited", "chat",
     "check_body", "check_fields", "check_tools", "ended_within", "http", "length_of", "python",
-    "recorded", "recorded_column", "replayed", "seed_of",
+    "recorded", "recorded_column", "replayed", "seed_of", "text_of",
 ]  # fmt: skip
 
 TRIAL = ("repetition", "seed")
@@ -106,11 +106,24 @@ def seed_of(example_id: str, repetition: int) -> int:
     return int.from_bytes(digest[:4], "big") >> 1
 
 
+def text_of(message: Mapping[str, Any]) -> str:
+    """Return the text of a message: its content, or the texts among its parts."""
+    content = message.get("content")
+    if isinstance(content, list):
+        parts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
+        return "\n".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
+
+
 def length_of(outputs: Mapping[str, Any]) -> int:
-    """Return the number of characters: of the text if that is the only field, else of the outputs as JSON.
+    """Return the number of characters: of the text if that is the only field, of what the assistant says in `messages`,
+    else of the outputs as JSON.
 
     Raise TypeError or ValueError for values that JSON cannot hold.
     """
+    messages = outputs.get("messages")
+    if isinstance(messages, list) and all(isinstance(message, Mapping) and "role" in message for message in messages):
+        return sum(len(text_of(message)) for message in messages if message["role"] == "assistant")
     only = next(iter(outputs.values())) if len(outputs) == 1 else None
     return len(only if isinstance(only, str) else to_json(outputs, mend=True))
 

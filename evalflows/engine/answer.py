@@ -137,6 +137,7 @@ class _Answering:
         started_at, began = now(), time.perf_counter()
         with recording(recorder):
             result = await self._outcome(example, on_thread)
+        recorder.keep_reused()
         elapsed = time.perf_counter() - began
         if result["status"] == "ok":
             made = [call.row for call in recorder.answered] if self.experiment.makes_one_call else []

@@ -9,18 +9,18 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from evalflows.engine.worlds import World, WorldClass, WorldView, require_mcp, serve_world, world_class
 from evalflows.evaluators.judges.user_kept_to_goal import user_kept_to_goal
 from evalflows.evaluators.prompt_texts import NONE, shipped
 from evalflows.llm.application_calls import APPLICATION, charged
 from evalflows.llm.endpoint_errors import fault_of
-from evalflows.llm.ledger import AnsweredCall, Recorder, call_key, current
+from evalflows.llm.ledger import TURN, AnsweredCall, Recorder, call_key, current, recording
 from evalflows.specs.columns import at_path as field_at
 from evalflows.specs.columns import checked_messages
 from evalflows.specs.dialogue import (
@@ -28,6 +28,8 @@ from evalflows.specs.dialogue import (
     MOST_TRIALS,
     SCRIPT_FIELDS,
     STATE,
+    USER,
+    USER_CHECK,
     USER_FIELDS,
     PythonUser,
     ScriptedUser,
@@ -52,6 +54,7 @@ from evalflows.targets import (
     http,
     python,
     seed_of,
+    text_of,
 )
 
 SIMULATED_USER_PROMPT = shipped("simulated_user")
@@ -71,9 +74,6 @@ TEXT_FIELDS = ("output", "answer", "message", "content", "response")
 
 BLAMED_ALREADY: frozenset[ErrorKind] = UNREACHABLE | NOT_ATTEMPTED | {"world_failed", "too_many_turns"}
 """Kinds of errors that are neither the target's nor the user's, or say already whose they are."""
-
-TURN: Final = "turn"
-"""The kind of the rows of a function's turns, which nobody pays."""
 
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "function": "tool"}
 """Roles of OpenAI's messages, by the types of LangChain's."""
@@ -123,7 +123,7 @@ class Trial:
         offered: dict[str, Any] = {
             "messages": [dict(message) for message in self.messages],
             "new_messages": [dict(message) for message in self.messages[self.answered :]],
-            "message": _text(self.messages[-1]) if self.messages else None,
+            "message": text_of(self.messages[-1]) if self.messages else None,
             "session": self.session,
             "thread_id": self.session,
             "turn": turn,
@@ -235,7 +235,8 @@ class _Talk:
             turn += 1
             if has_end and turn > self.spec.max_turns:
                 break
-            said = await _blamed(self.user(trial, turn), "user_failed", f"turn {turn}: the user")
+            with _apart(USER):
+                said = await _blamed(self.user(trial, turn), "user_failed", f"turn {turn}: the user")
             if said.message is not None:
                 trial.messages.append(said.message)
                 self.tell(said.message)
@@ -249,8 +250,9 @@ class _Talk:
             trial.latency_s += answered.answer.latency_s or 0.0
             if self.spec.stop_at is not None and _is_true_at(answered.returned, self.spec.stop_at):
                 return "agent"
-            if self.stop is not None and await _blamed(self.stop(trial, turn), "user_failed", f"turn {turn}: stop"):
-                return "stop"
+            with _apart(USER):
+                if self.stop is not None and await _blamed(self.stop(trial, turn), "user_failed", f"turn {turn}: stop"):
+                    return "stop"
         if self.spec.on_max_turns == "fail" and not self.is_script:
             raise CallError("too_many_turns", f"the conversation was not over after {self.spec.max_turns} turns")
         return "max_turns"
@@ -262,8 +264,17 @@ class _Talk:
         complete: Any = partial(self.check, model=self.spec.user_check.model, repeat=trial.repeat(0))
         available = trial.available
         judging = user_kept_to_goal(available["inputs"], dict(outputs), available["metadata"], complete)
-        score = await _blamed(judging, "user_failed", "user_check")
+        with _apart(USER_CHECK):
+            score = await _blamed(judging, "user_failed", "user_check")
         return None if score is None or score.value else {"verdict": score.label, "comment": score.comment}
+
+
+@contextmanager
+def _apart(who: str) -> Iterator[None]:
+    """Record the calls of a block apart from the target's, whose measures they would change."""
+    recorder = current()
+    with nullcontext() if recorder is None else recording(recorder.of(who)):
+        yield
 
 
 @contextmanager
@@ -317,7 +328,9 @@ def script_of(user: ScriptedUser, available: Mapping[str, Any]) -> list[Message]
         messages = [message for message in checked_messages(said) if message["role"] == "user"]
     except ValueError as error:
         raise InputError(f"{where}: {error}") from None
-    if not messages or not all(_text(message).strip() or isinstance(message["content"], list) for message in messages):
+    if not messages or not all(
+        text_of(message).strip() or isinstance(message["content"], list) for message in messages
+    ):
         raise InputError(f"{where}: got {short(given)}, wanted the user's messages: texts, or {{role, content}}")
     return messages
 
@@ -394,7 +407,7 @@ def _seen_by_user(messages: Sequence[Message]) -> list[Message]:
     seen = [
         {"role": "assistant" if message["role"] == "user" else "user", "content": text}
         for message in messages
-        if message["role"] in ("user", "assistant") and (text := _text(message)).strip()
+        if message["role"] in ("user", "assistant") and (text := text_of(message)).strip()
     ]
     return seen if seen and seen[0]["role"] == "user" else [{"role": "user", "content": BEGIN}, *seen]
 
@@ -414,7 +427,7 @@ def _function_user(user: PythonUser, where: str) -> User:
         if returned is None:
             return Said(None)
         *_, last = _as_messages(returned, [], "user")
-        said = _said(_text(last), user.stop)
+        said = _said(text_of(last), user.stop)
         is_text = isinstance(last.get("content"), str)
         return said if is_text else Said(last, said.is_last)
 
@@ -558,7 +571,7 @@ def _http_agent(spec: ConversationTarget, inner: HttpTarget, post: Post) -> Agen
         values = {
             **trial.agent_inputs,
             "messages": new,
-            "message": _text(trial.messages[-1]),
+            "message": text_of(trial.messages[-1]),
             "session": trial.session,
             "world": trial.address,
         }
@@ -683,15 +696,6 @@ def _is_true_at(returned: Any, path: str) -> bool:
         return False
 
 
-def _text(message: Mapping[str, Any]) -> str:
-    """Return the text of a message: its content, or the texts among its parts."""
-    content = message.get("content")
-    if isinstance(content, list):
-        parts = [part if isinstance(part, str) else part.get("text") for part in content]
-        return "\n".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else ""
-
-
 def _as_messages(returned: Any, before: Sequence[Message], role: str) -> list[Message]:
     """Return what a function or an application answered as messages, without those that were there before.
 
@@ -715,7 +719,7 @@ def _as_messages(returned: Any, before: Sequence[Message], role: str) -> list[Me
         raise CallError("bad_return", f"answered {short(returned)}, {wanted} ({error})") from None
     new = _after(messages, before)
     if not any(
-        _text(message).strip() or isinstance(message["content"], list) for message in new if message["role"] == role
+        text_of(message).strip() or isinstance(message["content"], list) for message in new if message["role"] == role
     ):
         raise CallError("bad_return", f"answered nothing: {short(returned)}")
     return new
@@ -753,6 +757,6 @@ def _after(messages: list[Message], before: Sequence[Message]) -> list[Message]:
     """Return the messages that follow those that were there before: an agent may return all of them, or its own."""
     last = next((message for message in reversed(before) if message["role"] == "user"), None)
     said = [index for index, message in enumerate(messages) if last and message["role"] == "user"]
-    if said and last is not None and _text(messages[said[-1]]) == _text(last):
+    if said and last is not None and text_of(messages[said[-1]]) == text_of(last):
         return messages[said[-1] + 1 :]
     return messages

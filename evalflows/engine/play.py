@@ -61,7 +61,7 @@ def play_conversation(
     made = conversation(target, factory.complete, posts_of, fields_of_all([example]), tell=tell, user=user)
     with recorded_trial(store, trial, ledger, budget, factory.connections) as recorder:
         answer = loop.run(awaited(made.call(RequestedInputs(example, 0))))
-    return answer, recorder.totals()
+    return answer, sum((other.totals() for other in recorder.others.values()), recorder.totals())
 
 
 @contextmanager

@@ -309,7 +309,7 @@ class OutputRow:
     example_id: str
     repetition: int  # from 0
     outputs: Json | None = None
-    length: int | None = None  # characters of the only field, if it is text; else of all as JSON
+    length: int | None = None  # characters of the answer, as `targets.length_of` counts them
     status: OutputStatus
     error: str | None = None
     error_kind: str | None = None  # specs.errors.ErrorKind; of an answer that was cut off and is scored, `truncated`
@@ -580,10 +580,10 @@ class CallRow:
 
     call_id: str
     call_key: str
-    kind: Literal["chat", "embedding", "application", "turn"] = "chat"  # turn: of a function in a conversation
+    kind: Literal["chat", "embedding", "application", "turn"] = "chat"  # turn: in a conversation, unpaid
     experiment_id: str | None = None  # the experiment that paid
     subject_id: str | None = None  # the run or comparison that it was made for
-    evaluator: str | None = None  # None if the target made the call
+    evaluator: str | None = None  # None if the target made the call; in a conversation also `target: user`
     connection: str
     base_url: str
     model: str

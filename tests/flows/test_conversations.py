@@ -130,6 +130,39 @@ def test_a_gate_does_not_decide_on_conversations_whose_user_failed() -> None:
     assert "10 of 45 trials (22%) of target are invalid" in " ".join(said.split())
 
 
+@pytest.mark.usefixtures("without_prefect")
+def test_the_measures_are_the_targets_own_though_a_user_is_paid_once_for_two_targets() -> None:
+    def answer(request: Request) -> Reply:
+        if "response_format" in request:
+            return completion('{"reasoning": "so", "verdict": "kept"}')
+        is_user = "You play a user" in str(request["messages"][0]["content"])
+        return completion(("[END]" if len(request["messages"]) > 2 else "Hello") if is_user else "Which order?")
+
+    with serving(Endpoint(answer=answer)) as endpoint:
+        price = {"usd_per_million_input_tokens": 1e6, "usd_per_million_output_tokens": 0}
+        mock = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m", **price}}
+        paid = {"connection": "mock"}
+        user = {"user": {"kind": "simulated", **paid}, "user_check": paid, "kind": "conversation"}
+        kinds = {"code": {"kind": "python", "function": "shop:echo"}, "model": {"kind": "chat", **paid}}
+        targets = [user | {"name": name, "target": target} for name, target in kinds.items()]
+        run(spec({}, examples(goal="x"), connections=mock, targets=targets, evaluators=["turns_to_goal"]))
+        assert endpoint.calls == 3 * 6
+    sums = "sum(o.calls), sum(o.calls_cached), sum(o.tokens_in) > 0, sum(o.cost_usd) > 0, avg(length)"
+    of_targets = rows(
+        f"select target, {sums} from outputs o join experiments using (experiment_id) group by 1 order by 1"
+    )
+    assert of_targets == [("code", 0, 0, None, None, 8), ("model", 3, 0, True, True, 12)]
+    sources = "source, sum(calls), sum(calls_cached), sum(cost_usd) > 0 from cost_and_latency where model = 'all'"
+    assert rows(f"select {sources} and source <> 'turns_to_goal' group by 1 order by 1") == [
+        ("all", 18, 3, True),
+        ("target", 3, 0, True),
+        ("target: user", 9, 3, True),
+        ("target: user_check", 6, 0, True),
+    ]
+    reasons = "select metric, reason_code from verdicts where metric in ('latency', 'tokens', 'cost') order by 1"
+    assert "not_side_by_side" not in dict(rows(reasons)).values()
+
+
 def talk(request: Request) -> Reply:
     """Say something that only this conversation says; after the last turn, end it."""
     messages = request["messages"]

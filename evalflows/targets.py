@@ -15,7 +15,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, NamedTuple
 
-from evalflows.specs.columns import at_path as value_at_path
+from evalflows.specs.columns import value_of
 from evalflows.specs.errors import CallError, InputError, short
 from evalflows.specs.escaping import print_note
 from evalflows.specs.files import texts
@@ -505,13 +505,7 @@ def as_tools(given: Any) -> Tools | None:
 def tools_at(path: str, available: Mapping[str, Any]) -> Tools | None:
     """Return the tools of an example with these `inputs` and `metadata`. Raise InputError as `as_tools` does, and
     without the field."""
-    try:
-        given = value_at_path(available, path)
-    except InputError:
-        root = path.partition(".")[0]
-        got = ", ".join(available[root]) or "nothing"
-        raise InputError(f"tools: no {path!r}, {root} has {got}") from None
-    return as_tools(given)
+    return as_tools(value_of(available, path, "tools"))
 
 
 def check_tools(spec: ChatTarget, available: Mapping[str, Any], where: str) -> None:

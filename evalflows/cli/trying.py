@@ -29,6 +29,7 @@ from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.store import Store, existing_store
 
 if TYPE_CHECKING:
+    from evalflows.api.playing import Played
     from evalflows.specs.experiment import ExperimentSpec
     from evalflows.store.records import ExperimentRow
 
@@ -110,12 +111,21 @@ def _play(example: str, path: str, changes: Sequence[str], target: str | None, u
 
     try:
         played = play(load_experiment(path, changes), example, target, tell, _ask if user == "me" else None)
+        if played.invalid is not None:
+            if form == "table":
+                _print_end(played)
+            raise played.invalid
     except CallError as error:
         failed = IncompleteError if error.kind in UNREACHABLE | NOT_ATTEMPTED else InputError
         raise failed(f"example {example!r}: {error.kind}: {error}") from error
     if form == "json":
         print_json({**played.outputs, "changes": played.changes, "cost_usd": played.spent.cost_usd})
         return
+    _print_end(played)
+
+
+def _print_end(played: "Played") -> None:
+    """Print what ended a conversation, and what the tools changed."""
     calls = "an unknown number of" if played.spent.calls is None else played.spent.calls
     echo(f"ended: {played.outputs['ended']}; {calls} model calls")
     for line in played.changes:

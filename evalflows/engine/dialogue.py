@@ -7,6 +7,7 @@ called again, which leads to the same state.
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -15,17 +16,18 @@ from functools import partial
 from inspect import Parameter
 from typing import Any, NamedTuple, Protocol
 
-from evalflows.engine.worlds import World, WorldClass, WorldView, require_mcp, serve_world, world_class
+from evalflows.engine.worlds import ToolResult, World, WorldClass, WorldView, require_mcp, serve_world, world_class
 from evalflows.evaluators.judges.user_kept_to_goal import user_kept_to_goal
 from evalflows.evaluators.prompt_texts import NONE, shipped
 from evalflows.llm.application_calls import APPLICATION, charged
 from evalflows.llm.endpoint_errors import fault_of
 from evalflows.llm.ledger import TURN, AnsweredCall, Recorder, call_key, current, recording
-from evalflows.specs.columns import at_path as field_at
-from evalflows.specs.columns import checked_messages
+from evalflows.llm.wrapped import plain
+from evalflows.specs.columns import checked_messages, value_of
 from evalflows.specs.dialogue import (
     HISTORY,
     MOST_TRIALS,
+    MOST_TURNS,
     SCRIPT_FIELDS,
     STATE,
     USER,
@@ -60,13 +62,15 @@ from evalflows.targets import (
 SIMULATED_USER_PROMPT = shipped("simulated_user")
 BEGIN = "Begin the conversation: write your first message."
 """What a simulated user is asked, without a message before."""
-ALSO_OFFERED = (
-    *("messages", "new_messages", "message", "session", "thread_id", "turn", "turn_counter"),
-    *("world", STATE),
-)
+SAID = ("messages", "new_messages", "message")
+ALSO_OFFERED = (*SAID, "session", "thread_id", "turn", "turn_counter")
 """What a function in a conversation can ask for, besides what other targets can: the messages so far, those since the
-target answered last, the text of the newest one, the id of the conversation, the number of the turn from 1
-(`turn_counter`: from 0), and the world, which the target gets, or its state."""
+target answered last, the text of the newest one, the id of the conversation, and the number of the turn from 1
+(`turn_counter`: from 0)."""
+OF_WORLD = {
+    "world": "only with a `world` in the spec, and for the target",
+    STATE: "only with a `world`, and not for the target",
+}
 HIDDEN = frozenset({*USER_FIELDS, *SCRIPT_FIELDS, HISTORY, STATE})
 """Fields of the inputs that the target does not see: the user's and the world's."""
 TEXT_FIELDS = ("output", "answer", "message", "content", "response")
@@ -173,7 +177,7 @@ def conversation(
         require_mcp(f"target {spec.name!r}")
     world = world_class(spec)
     agent = _agent(spec, completes, posts, fields, world)
-    stop = None if spec.stop is None else _function(load(spec.stop), f"target {spec.name!r}: stop", frozenset())
+    stop = None if spec.stop is None else _function(spec, load(spec.stop), "stop")
     talk = _Talk(
         spec=spec,
         agent=agent,
@@ -212,8 +216,11 @@ class _Talk:
                 added = {"invalid_trials": invalid} if invalid else {}
                 return Answer(outputs=outputs | added, latency_s=trial.latency_s)
             invalid.append(verdict)
+            self.tell({"role": "user_check", "content": f"{verdict['verdict']}: {verdict['comment']}"})
         said = "; ".join(f"{verdict['verdict']}: {verdict['comment']}" for verdict in invalid)
-        raise CallError("invalid_trial", f"the user did not keep to its goal in {MOST_TRIALS} trials: {said}")
+        error = CallError("invalid_trial", f"the user did not keep to its goal in {MOST_TRIALS} trials: {said}")
+        error.received = to_json(outputs, mend=True)
+        raise error
 
     async def _outputs(self, trial: Trial) -> dict[str, Any]:
         seed = f"{trial.available['example_id']}/{trial.available['repetition']}/{trial.number}"
@@ -229,12 +236,8 @@ class _Talk:
     async def _converse(self, trial: Trial) -> str:
         """Hold the conversation. Return what ended it."""
         trial.messages.extend(given_messages(trial.available))
-        has_end = not self.is_script or "max_turns" in self.spec.model_fields_set
-        turn = 0
-        while True:
-            turn += 1
-            if has_end and turn > self.spec.max_turns:
-                break
+        most = self.spec.max_turns or (len(self._script(trial)) if self.is_script else MOST_TURNS)
+        for turn in range(1, most + 1):
             with _apart(USER):
                 said = await _blamed(self.user(trial, turn), "user_failed", f"turn {turn}: the user")
             if said.message is not None:
@@ -242,9 +245,12 @@ class _Talk:
                 self.tell(said.message)
             if said.is_last or said.message is None:
                 return "script" if self.is_script else "user"
+            steps = recorder.steps if (recorder := current()) else []
+            n_before = len(steps)
             answered = await _blamed(self.agent(trial, turn), "agent_failed", f"turn {turn}")
             trial.messages.extend(answered.messages)
-            for message in answered.messages:
+            has_calls = any(message.get("tool_calls") for message in answered.messages)
+            for message in [*(() if has_calls else _calls_in(steps[n_before:])), *answered.messages]:
                 self.tell(message)
             trial.answered = len(trial.messages)
             trial.latency_s += answered.answer.latency_s or 0.0
@@ -253,9 +259,15 @@ class _Talk:
             with _apart(USER):
                 if self.stop is not None and await _blamed(self.stop(trial, turn), "user_failed", f"turn {turn}: stop"):
                     return "stop"
-        if self.spec.on_max_turns == "fail" and not self.is_script:
-            raise CallError("too_many_turns", f"the conversation was not over after {self.spec.max_turns} turns")
+        if self.is_script and len(self._script(trial)) == most:
+            return "script"
+        if self.spec.on_max_turns == "fail":
+            turns = "1 turn" if most == 1 else f"{most} turns"
+            raise CallError("too_many_turns", f"the conversation was not over after {turns}")
         return "max_turns"
+
+    def _script(self, trial: Trial) -> list[Message]:
+        return script_of(self.spec.user, trial.available) if isinstance(self.spec.user, ScriptedUser) else []
 
     async def _invalid(self, trial: Trial, outputs: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return why a trial does not count; None if it does, and if nobody judges that."""
@@ -267,6 +279,15 @@ class _Talk:
         with _apart(USER_CHECK):
             score = await _blamed(judging, "user_failed", "user_check")
         return None if score is None or score.value else {"verdict": score.label, "comment": score.comment}
+
+
+def _calls_in(steps: Sequence[Mapping[str, Any]]) -> Iterator[Message]:
+    """Yield the tools' calls and results as messages: those of a function or an application are only in the steps."""
+    for step in (step for step in steps if step["kind"] == "tool"):
+        function = {"name": step["name"], "arguments": to_json(plain(step["inputs"]), mend=True)}
+        yield {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": function}]}
+        result = ToolResult(value=plain(step["outputs"]), error=step["error"])
+        yield {"role": "tool", "content": result.text}
 
 
 @contextmanager
@@ -321,7 +342,7 @@ def script_of(user: ScriptedUser, available: Mapping[str, Any]) -> list[Message]
             raise InputError(f"the user's messages: got {', '.join(inputs) or 'no inputs'}, wanted {wanted}")
         where, given = f"inputs.{name}", inputs[name]
     else:
-        given = field_at(available, where)
+        given = value_of(available, where, "the user's messages")
     listed = given if isinstance(given, list) else [given]
     said = [item if isinstance(item, Mapping) else {"role": "user", "content": item} for item in listed]
     try:
@@ -339,6 +360,8 @@ def user_texts(user: SimulatedUser, available: Mapping[str, Any]) -> dict[str, s
     """Return the texts for a simulated user's prompt. Raise InputError for an example without a field that it needs."""
     fields = {**available["metadata"], **available["inputs"]}
     template = _template(user)
+    for path in re.findall(r"\{((?:inputs|metadata)\.\w+)\}", template):
+        raise InputError(f"the user's prompt: got {{{path}}}, wanted {{{path.partition('.')[2]}}}")
     known = {name: text for name, value in fields.items() if (text := _listed(value))}
     texts = dict.fromkeys(USER_FIELDS, NONE) | known | {"stop": user.stop}
     for name in sorted(placeholders(template)):
@@ -372,7 +395,7 @@ def _user(spec: ConversationTarget, completes: Completes) -> User:
         case SimulatedUser():
             return _simulated(spec.user, completes(spec.user.connection))
         case PythonUser():
-            return _function_user(spec.user, f"target {spec.name!r}: user")
+            return _function_user(spec, spec.user)
 
 
 def _scripted(user: ScriptedUser) -> User:
@@ -419,8 +442,8 @@ def _said(text: str, stop: str | None) -> Said:
     return Said(message, bool(sign))
 
 
-def _function_user(user: PythonUser, where: str) -> User:
-    call = _function(load(user.function), where, frozenset())
+def _function_user(spec: ConversationTarget, user: PythonUser) -> User:
+    call = _function(spec, load(user.function), "user")
 
     async def says(trial: Trial, turn: int) -> Said:
         returned = await call(trial, turn)
@@ -435,23 +458,29 @@ def _function_user(user: PythonUser, where: str) -> User:
 
 
 def _function(
-    function: Any, where: str, fields: frozenset[str], timeout_s: float | None = None, *, is_target: bool = False
+    spec: ConversationTarget,
+    function: Any,
+    part: str | None = None,
+    fields: frozenset[str] = frozenset(),
+    timeout_s: float | None = None,
 ) -> Callable[[Trial, int], Awaitable[Any]]:
     """Return what calls a function of the user's with what it asks for; its only other parameter gets the messages.
 
-    A function that asks for `thread_id`, as those of openevals do, gets the newest message as `inputs`. Raise
-    InputError for a parameter that cannot be filled.
+    It is the target's own, or another `part` of the spec. A function that asks for `thread_id`, as those of openevals
+    do, gets the newest message as `inputs`. Raise InputError for a parameter that cannot be filled.
     """
+    is_target, where = part is None, f"target {spec.name!r}{'' if part is None else f': {part}'}"
     parameters = [p for p in parameters_of(function, where) if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-    known = fields | {*OFFERED, *ALSO_OFFERED}
-    others = [p.name for p in parameters if p.name not in known and p.default is Parameter.empty]
-    if len(others) > 1:
-        raise InputError(
-            f"{where}: {name_of(function)!r} asks for {others[1]!r}, wanted one of {', '.join(sorted(known))}"
-        )
     names = {p.name for p in parameters}
+    also = ALSO_OFFERED if spec.world is None else (*ALSO_OFFERED, "world" if is_target else STATE)
+    known = fields | {*OFFERED, *also}
+    others = [p.name for p in parameters if p.name not in known and p.default is Parameter.empty]
     takes_newest = {"thread_id", "inputs"} <= names
-    target = python(function, fields | {*others}, timeout_s, also=ALSO_OFFERED)
+    gets_messages = takes_newest or not names.isdisjoint(SAID)
+    for name in [*(name for name in others if name in OF_WORLD), *others[0 if gets_messages else 1 :]]:
+        wanted = f"which there is {OF_WORLD[name]}" if name in OF_WORLD else f"wanted one of {', '.join(sorted(known))}"
+        raise InputError(f"{where}: {name_of(function)!r} asks for {name!r}, {wanted}")
+    target = python(function, fields | {*others}, timeout_s, also=also)
 
     async def call(trial: Trial, turn: int) -> Any:
         offered = trial.offered(turn, is_target=is_target)
@@ -474,7 +503,7 @@ def _reset(spec: ConversationTarget, posts: Posts) -> Callable[[Trial, int], Awa
     if spec.reset is None:
         return None
     if not is_address(spec.reset):
-        return _function(load(spec.reset), f"target {spec.name!r}: reset", frozenset())
+        return _function(spec, load(spec.reset), "reset")
     headers = spec.target.headers if isinstance(spec.target, HttpTarget) else {}
     post = posts(HttpTarget(kind="http", name=spec.name, url=spec.reset, headers=headers))
 
@@ -548,8 +577,7 @@ def _invoked(graph: Any) -> Callable[..., Any]:
 
 
 def _function_agent(spec: ConversationTarget, inner: PythonTarget, fields: frozenset[str]) -> Agent:
-    function = _loaded(inner.function)
-    call = _function(function, f"target {spec.name!r}", fields - HIDDEN, inner.timeout_s, is_target=True)
+    call = _function(spec, _loaded(inner.function), None, fields - HIDDEN, inner.timeout_s)
 
     async def answer(trial: Trial, turn: int) -> Turn:
         returned = await call(trial, turn)

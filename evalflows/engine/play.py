@@ -4,21 +4,21 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from evalflows.engine.dialogue import Said, User, check_conversation, conversation
+from evalflows.engine.dialogue import Said, User, conversation
+from evalflows.engine.preflight import check_conversations
 from evalflows.engine.prepare import prepare
 from evalflows.engine.running import EvaluatorFactory
 from evalflows.engine.spec_targets import fields_of_all, posts_of
-from evalflows.engine.views import RequestedInputs
-from evalflows.engine.worlds import world_class
+from evalflows.engine.views import example_view, target_arguments
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.ledger import Ledger, Recorder, Usage, recording
 from evalflows.specs.connections import ConnectionSpec
-from evalflows.specs.errors import InputError, names_to_choose
+from evalflows.specs.errors import CallError, InputError, names_to_choose
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.protocols import Message
 from evalflows.specs.target import ConversationTarget
-from evalflows.store.records import ExampleRow, new_id
+from evalflows.store.records import ExampleRow, from_json, new_id
 from evalflows.store.spool import Spool
 from evalflows.store.store import Store
 from evalflows.targets import Answer, awaited
@@ -32,8 +32,8 @@ def play_conversation(
     example: ExampleRow,
     tell: Tell,
     says: Callable[[], str | None] | None = None,
-) -> tuple[Answer, Usage]:
-    """Hold a conversation of a spec's target on an example. Return its outputs, and what it cost.
+) -> tuple[Answer, CallError | None, Usage]:
+    """Hold a conversation of a spec's target on an example. Return its outputs, why it is invalid, and what it cost.
 
     Paid calls are stored in the ledger under an id of this trial, and cached ones are reused; nothing else is stored.
 
@@ -49,19 +49,27 @@ def play_conversation(
     targets = {target.name: target for target in spec.targets if isinstance(target, ConversationTarget)}
     if (name is None and len(targets) > 1) or (name is not None and name not in targets) or not targets:
         wanted = names_to_choose(name or "", targets) if targets else "a target of kind conversation"
-        raise InputError(f"target: got {name or 'none'}, wanted {wanted}")
+        raise InputError(f"--target: got {name or 'none'}, wanted {wanted}")
     prepared = prepare(spec.model_copy(update={"targets": [targets[name or next(iter(targets))]], "evaluators": []}))
     (target,) = prepared.spec.targets
     assert isinstance(target, ConversationTarget)
-    check_conversation(target, world_class(target), RequestedInputs(example, 0))
+    if says is not None:
+        target = target.model_copy(update={"user_check": None})  # a person is not judged
+    check_conversations(target, [example])
     store, trial = Store(), new_id("trial")
     ledger, budget = Ledger(store, trial), Budget()
     factory = EvaluatorFactory(prepared.spec, ledger, budget)
     user = None if says is None else _speaking(says)
     made = conversation(target, factory.complete, posts_of, fields_of_all([example]), tell=tell, user=user)
     with recorded_trial(store, trial, ledger, budget, factory.connections) as recorder:
-        answer = loop.run(awaited(made.call(RequestedInputs(example, 0))))
-    return answer, sum((other.totals() for other in recorder.others.values()), recorder.totals())
+        invalid = None
+        try:
+            answer = loop.run(awaited(made.call(target_arguments(example_view(example), 0))))
+        except CallError as error:
+            if error.kind != "invalid_trial":
+                raise
+            answer, invalid = Answer(from_json(error.received)), error
+    return answer, invalid, sum((other.totals() for other in recorder.others.values()), recorder.totals())
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from pydantic import BaseModel, Field, model_validator
 from evalflows.specs.addresses import check_address, check_headers
 from evalflows.specs.columns import AnswerColumns
 from evalflows.specs.dialogue import (
-    MOST_TRIALS,
     MOST_TURNS,
     STATE,
     FaultSpec,
@@ -295,15 +294,6 @@ class ConversationTarget(_Target):
     def connections(self) -> list[tuple[str, str | None]]:
         others = [part for part in (self.user, self.user_check) if isinstance(part, SimulatedUser | UserCheck)]
         return [*self.target.connections, *((part.connection, part.model) for part in others)]
-
-    @property
-    def callers(self) -> list[tuple[str, int]]:
-        """Who calls each of the connections, and how often at most: once a turn in each trial."""
-        trials = 1 if self.user_check is None else MOST_TRIALS
-        turns = trials * (self.max_turns or MOST_TURNS)
-        found = [("target", turns)] if self.target.connections else []
-        found += [("user", turns)] if isinstance(self.user, SimulatedUser) else []
-        return found if self.user_check is None else [*found, ("user_check", trials)]
 
     @property
     def code(self) -> list[tuple[str, str]]:

@@ -14,11 +14,13 @@ from endpoint import Endpoint, Reply, Request, completion, serving
 from interrupted_runs import finish, killed_and_resumed
 from shop import ORDERS
 
-from evalflows import run
+from evalflows import plan, run
 from evalflows.cli.main import cli
 from evalflows.specs import ExperimentSpec
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.store import connect
+from evalflows.store.queries.continuing import continuing
+from evalflows.store.store import Store
 
 TURNS = 6
 
@@ -145,13 +147,23 @@ def test_the_measures_are_the_targets_own_though_a_user_is_paid_once_for_two_tar
         user = {"user": {"kind": "simulated", **paid}, "user_check": paid, "kind": "conversation"}
         kinds = {"code": {"kind": "python", "function": "shop:echo"}, "model": {"kind": "chat", **paid}}
         targets = [user | {"name": name, "target": target} for name, target in kinds.items()]
-        run(spec({}, examples(goal="x"), connections=mock, targets=targets, evaluators=["turns_to_goal"]))
+        changes = {"connections": mock, "targets": targets, "evaluators": ["turns_to_goal"]}
+        asked = spec({}, examples(goal="x"), **changes)
+        most = {line.caller: line.calls for line in plan(asked).calls}
+        run(asked)
         assert endpoint.calls == 3 * 6
+        planned = {line.caller: line.calls for line in plan(asked).calls}
+    users = {f"{name}: {who}": 6 if who == "user" else 3 for name in kinds for who in ("user", "user_check")}
+    assert planned == {"code": 0, "model": 3, **users}, "as in the answers, whoever paid for them"
+    bound = {caller: 60 if caller.endswith("user") else 6 for caller in users}
+    assert most == {"code": None, "model": 60, **bound}
     sums = "sum(o.calls), sum(o.calls_cached), sum(o.tokens_in) > 0, sum(o.cost_usd) > 0, avg(length)"
     of_targets = rows(
         f"select target, {sums} from outputs o join experiments using (experiment_id) group by 1 order by 1"
     )
     assert of_targets == [("code", 0, 0, None, None, 8), ("model", 3, 0, True, True, 12)]
+    script = {"target": {"kind": "http", "url": "http://127.0.0.1:9"}}
+    assert [line.calls for line in plan(spec(script, examples())).calls] == [3 * 2], "an application's turns count"
     sources = "source, sum(calls), sum(calls_cached), sum(cost_usd) > 0 from cost_and_latency where model = 'all'"
     assert rows(f"select {sources} and source <> 'turns_to_goal' group by 1 order by 1") == [
         ("all", 18, 3, True),
@@ -161,6 +173,13 @@ def test_the_measures_are_the_targets_own_though_a_user_is_paid_once_for_two_tar
     ]
     reasons = "select metric, reason_code from verdicts where metric in ('latency', 'tokens', 'cost') order by 1"
     assert "not_side_by_side" not in dict(rows(reasons)).values()
+    with serving(Endpoint(answer=answer)) as endpoint, pytest.raises(IncompleteError):
+        changes["connections"] = {"mock": mock["mock"] | {"base_url": endpoint.base_url}}
+        run(spec({}, examples(goal="y"), **changes, budget_usd=1e-3))
+    ((last,), *_) = rows("select experiment_id from experiments where budget_usd is not null")
+    needed = float(rows("select max(regexp_extract(error, 'most (.*) USD,', 1)) from outputs")[0][0])
+    (proposed,) = [part for part in continuing(Store(), last).arguments if "budget_usd=" in part]  # type: ignore[union-attr]
+    assert float(proposed.partition("=")[2]) >= needed, "the next call fits"
 
 
 def talk(request: Request) -> Reply:

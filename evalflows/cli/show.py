@@ -163,7 +163,7 @@ def worst_sections(worst: Worst | None, width: int) -> Iterator[Section]:
         for item in examples.items:
             items.setdefault(item.example_id, (examples, item))
     first = worst.examples[0]
-    heading = first.heading if len(worst.examples) == 1 else f"examples that are lowest: {first.name}"
+    heading = first.heading if len(worst.examples) == 1 else f"worst examples: {first.name}"
     count = first.n_worse
     yield worst_section(
         heading=lambda n: heading if count is None or n == count else f"{heading}, {n} of {count}",

@@ -106,6 +106,8 @@ class Trial:
     """The number of messages when the target answered last: what follows is new to it."""
     latency_s: float = 0.0
     """Of the target's turns."""
+    version: str | None = None
+    """Of the application that answered."""
 
     @property
     def session(self) -> str:
@@ -214,7 +216,7 @@ class _Talk:
             outputs = await self._outputs(trial)
             if (verdict := await self._invalid(trial, outputs)) is None:
                 added = {"invalid_trials": invalid} if invalid else {}
-                return Answer(outputs=outputs | added, latency_s=trial.latency_s)
+                return Answer(outputs | added, latency_s=trial.latency_s, application_version=trial.version)
             invalid.append(verdict)
             self.tell({"role": "user_check", "content": f"{verdict['verdict']}: {verdict['comment']}"})
         said = "; ".join(f"{verdict['verdict']}: {verdict['comment']}" for verdict in invalid)
@@ -254,6 +256,7 @@ class _Talk:
                 self.tell(message)
             trial.answered = len(trial.messages)
             trial.latency_s += answered.answer.latency_s or 0.0
+            trial.version = answered.answer.application_version or trial.version
             if self.spec.stop_at is not None and _is_true_at(answered.returned, self.spec.stop_at):
                 return "agent"
             with _apart(USER):
@@ -660,6 +663,7 @@ def _remembered(agent: Agent, identity: str, *, charge: bool = False) -> Agent:
                 "messages": turned.messages,
                 "returned": _kept(turned.returned),
                 "calls": trial.world.calls[n_calls:] if trial.world else [],
+                "version": turned.answer.application_version,
             }
             row = CallRow(
                 call_id=recorder.request.call_id if charge and recorder.request else new_id("call"),
@@ -708,7 +712,7 @@ async def _again(trial: Trial, recorder: Recorder, row: CallRow, charge: bool) -
         await trial.world.call(name, given, is_replay=True)  # type: ignore[union-attr]  # it is there
     if charge:
         recorder.answered.append(AnsweredCall(row, cached=True))
-    answer = Answer(outputs=None, latency_s=row.latency_s, cost_usd=row.cost_usd)
+    answer = Answer(None, latency_s=row.latency_s, cost_usd=row.cost_usd, application_version=kept["version"])
     return Turn(kept["messages"], kept["returned"], answer)
 
 

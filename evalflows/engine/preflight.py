@@ -156,6 +156,7 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
         for judge in evaluator.judges:
             if is_ours(judge.spec):
                 check_settings(judge.bound, examples)
+    _check_actions(prepared, examples)
     _check_needs(prepared.evaluators)
     _check_kept_apart(prepared)
     _check_names(prepared)
@@ -287,6 +288,32 @@ def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[E
     if isinstance(target, RecordedTarget) and all(_missing_answer(made, example) for example in examples):
         reason = _missing_answer(made, examples[0])
         raise InputError(f"target {target.name!r}: {reason}; no answer for any of {len(examples)} examples")
+
+
+def _check_actions(prepared: PreparedExperiment, examples: Sequence[ExampleRow]) -> None:
+    """Raise InputError for a reference that `actions_match` cannot read. Say which tools it names that no world has."""
+    from evalflows.engine.worlds import world_class
+    from evalflows.evaluators.agents.outcomes import actions_match
+
+    targets = [target for target in prepared.spec.targets if isinstance(target, ConversationTarget)]
+    tools = {name for target in targets if (world := world_class(target)) for name in world.tools}
+    bounds = [judge.bound for each in prepared.evaluators for judge in each.judges]
+    for bound in bounds if tools else ():
+        for example in examples if bound.function is actions_match else ():
+            view = example_view(example)
+            where = f"evaluator {bound.name!r}: example {example.example_id!r}"
+            try:
+                bound.call(offer_run(view, RunView(id="", inputs=view.inputs, outputs={"tool_calls": []})))
+            except ValueError as error:
+                raise InputError(f"{where}: {error}") from error
+            wanted = (
+                {} if bound.settings.keys() & {"required", "forbidden", "at_most"} else view.reference_outputs or {}
+            )
+            actions = [item.get("name") if isinstance(item, dict) else item for item in wanted.get("actions") or ()]
+            named = (*actions, *(wanted.get("forbidden") or ()), *(wanted.get("at_most") or ()))
+            for name in (name for name in named if name not in {*tools, None}):
+                print_note(f"{where}: {name!r} is no tool of the world, wanted {names_to_choose(name, tools)}")
+                return
 
 
 def check_conversations(target: ConversationTarget, examples: Sequence[ExampleRow]) -> None:

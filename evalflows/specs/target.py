@@ -281,6 +281,8 @@ class ConversationTarget(_Target):
                 )
         if self.session is not None and not isinstance(inner, HttpTarget):
             raise ValueError("session: wanted only with an HTTP target; a function asks for `session`")
+        if self.world_at is not None and not isinstance(inner, HttpTarget):
+            raise ValueError("world_at: wanted only with an HTTP target; a function asks for `world`")
         if self.world is None and (self.faults or self.world_at or self.state):
             got = "faults" if self.faults else "world_at" if self.world_at else STATE
             raise ValueError(f"{got}: wanted only with a world")

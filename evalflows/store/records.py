@@ -300,6 +300,13 @@ class ExperimentRow:
     recorded_at: datetime = field(default_factory=now)
 
 
+def answered_by(target_kind: str, target: str, spec: Json) -> str:
+    """Return the kind of who answered in an experiment: of a conversation, of the target that the user talks to."""
+    if target_kind != "conversation":
+        return target_kind
+    return next(str(each["target"]["kind"]) for each in json.loads(spec)["targets"] if each["name"] == target)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputRow:
     """One run: a target's answer to one example, in one repetition."""

@@ -15,6 +15,7 @@ from interrupted_runs import finish, killed_and_resumed
 from shop import ORDERS
 
 from evalflows import plan, run
+from evalflows.analysis.comparability import is_same_target
 from evalflows.cli.main import cli
 from evalflows.specs import ExperimentSpec
 from evalflows.specs.errors import IncompleteError, InputError
@@ -79,6 +80,8 @@ def test_an_application_reaches_its_world_by_mcp_and_keeps_its_session() -> None
     assert len({*sessions}) == 3 and len(sessions) == 6
     found = rows("select outputs ->> 'ended', calls, json_array_length(steps) from outputs")
     assert found == [("agent", 2, 2)] * 3
+    (row,) = Store().read("experiments", one("select experiment_id from experiments")[0])
+    assert is_same_target(row, row) is None, "the application does not say its version"
     assert rows("select metric, value from scores order by all") == [
         *[("state_matches", 1.0)] * 3,
         *[("tool_errors", 1.0)] * 3,
@@ -87,7 +90,7 @@ def test_an_application_reaches_its_world_by_mcp_and_keeps_its_session() -> None
 
 
 @pytest.mark.usefixtures("without_prefect")
-def test_what_a_row_lacks_is_said_before_anything_is_paid() -> None:
+def test_what_a_row_lacks_is_said_before_anything_is_paid(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(Endpoint()) as endpoint:
         mock = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
         user = {"kind": "simulated", "connection": "mock"}
@@ -95,6 +98,15 @@ def test_what_a_row_lacks_is_said_before_anything_is_paid() -> None:
         for inputs, says in (({}, "the user's goal"), ({"goal": "x", "state": None}, "needs a state")):
             with pytest.raises(InputError, match=f"example 'q0': .*{says}"):
                 run(spec(target, examples(**inputs), connections=mock))
+        scripted = {"target": {"kind": "chat", "connection": "mock"}, "world": "shop:Shop"}
+        wanted = [
+            examples()[0] | {"reference_outputs": each} for each in ({"forbidden": "refund"}, {"actions": ["refnd"]})
+        ]
+        asked = [spec(scripted, [row], connections=mock, evaluators=["actions_match"]) for row in wanted]
+        with pytest.raises(InputError, match="evaluator 'actions_match': example 'q0': forbidden: got 'refund'"):
+            run(asked[0])
+        plan(asked[1])
+    assert "'refnd' is no tool of the world, wanted refund" in capsys.readouterr().err
     assert endpoint.calls == 0
 
 

@@ -242,6 +242,7 @@ def test_who_is_at_fault_is_said(settings: dict[str, Any], kind: str, says: str)
     ("settings", "says"),
     [
         ({"session": "header:X"}, "wanted only with an HTTP target"),
+        ({"world": "shop:Shop", "world_at": "header:X"}, "world_at: wanted only with an HTTP target"),
         ({"session": "cookie:X", "target": {"kind": "http", "url": "http://localhost"}}, "wanted header:NAME"),
         ({"faults": {"refund": {"error": 0.1}}}, "wanted only with a world"),
         ({"target": {"kind": "chat", "user": "{x}"}}, "the user speaks"),

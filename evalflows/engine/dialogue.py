@@ -213,6 +213,8 @@ class _Talk:
         invalid: list[dict[str, Any]] = []
         for number in range(MOST_TRIALS):
             trial = Trial(available=available, number=number)
+            if number and (recorder := current()):
+                recorder.steps.clear()  # what the agent did in a trial that does not count
             outputs = await self._outputs(trial)
             if (verdict := await self._invalid(trial, outputs)) is None:
                 added = {"invalid_trials": invalid} if invalid else {}
@@ -238,6 +240,8 @@ class _Talk:
     async def _converse(self, trial: Trial) -> str:
         """Hold the conversation. Return what ended it."""
         trial.messages.extend(given_messages(trial.available))
+        for message in trial.messages:
+            self.tell(message)
         most = self.spec.max_turns or (len(self._script(trial)) if self.is_script else MOST_TURNS)
         for turn in range(1, most + 1):
             with _apart(USER):

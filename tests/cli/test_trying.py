@@ -75,7 +75,8 @@ def test_an_example_is_played_turn_by_turn_with_the_script_or_with_you(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    row = {"id": "q1", "inputs": {"turns": ["Hello", "Please refund A1"], "state": {"orders": ORDERS}}}
+    given = {"turns": ["Hello", "Please refund A1"], "history": [{"role": "user", "content": "Hi"}]}
+    row = {"id": "q1", "inputs": given | {"state": {"orders": ORDERS}}, "reference_outputs": {"actions": ["pay"]}}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
     target = {
         "kind": "conversation",
@@ -83,10 +84,13 @@ def test_an_example_is_played_turn_by_turn_with_the_script_or_with_you(
         "target": {"kind": "python", "function": "shop:agent"},
         "world": "shop:Shop",
     }
-    spec = {"name": "s", "dataset": "rows.jsonl", "targets": [target], "evaluators": ["tool_errors"]}
+    spec = {"name": "s", "dataset": "rows.jsonl", "targets": [target]}
+    solved = {"use": "turns_to_goal", "args": {"solved": "actions_match"}}
+    spec |= {"evaluators": [solved, "actions_match", {"use": "correctness", "connection": "openai"}]}
     (tmp_path / "spec.yaml").write_text(json.dumps(spec))
     scripted = CliRunner().invoke(cli, ["try", "q1", "--spec", "spec.yaml"])
     assert scripted.output.splitlines() == [
+        "user: Hi",
         "user: Hello",
         "assistant: Which order?",
         "user: Please refund A1",
@@ -95,15 +99,18 @@ def test_an_example_is_played_turn_by_turn_with_the_script_or_with_you(
         '  refund({"order":"A1"})',
         "    done",
         "assistant: done",
-        "ended: script; 0 model calls",
+        "ended: script; 0 paid calls",
         "  orders.A1.status: 'paid' → 'refunded'",
         "  orders.A1.reason: None → 'late'",
+        "actions_match: 0 (no call of pay)",
+        "turns_to_goal: does not apply",
     ]
     mine = CliRunner().invoke(cli, ["try", "q1", "--spec", "spec.yaml", "--user", "me"], input="refund B2\n\n")
     assert "    done\nassistant: done" in mine.output and "ended: user" in mine.output
     assert "orders.B2.status: 'sent' → 'refunded'" in mine.output
     document = json.loads(CliRunner().invoke(cli, ["try", "q1", "--spec", "spec.yaml", "--format", "json"]).output)
-    assert document["ended"] == "script" and len(document["messages"]) == 4
+    assert document["ended"] == "script" and len(document["messages"]) == 5
+    assert document["scores"] == {"actions_match": 0, "turns_to_goal": None}
     for arguments, says in (
         (["q2", "--spec", "spec.yaml"], "got 'q2'"),
         (["q1"], "got neither"),
@@ -131,6 +138,7 @@ def test_a_trial_whose_user_is_rejected_is_shown_whole_and_a_person_is_not_judge
 ) -> None:
     monkeypatch.chdir(tmp_path)
     row = {"id": "q1", "inputs": {"goal": "x", "state": {"orders": ORDERS}}, "metadata": {"topic": "refunds"}}
+    row |= {"reference_outputs": {"at_most": {"refund": 1}}}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
 
     def answer(request: Request) -> Reply:
@@ -148,7 +156,7 @@ def test_a_trial_whose_user_is_rejected_is_shown_whole_and_a_person_is_not_judge
             "world": "shop:Shop",
         }
         spec = {"name": "s", "dataset": "rows.jsonl", "targets": [target], "connections": mock}
-        spec |= {"evaluators": ["tool_errors"]}
+        spec |= {"evaluators": ["actions_match"]}
         (tmp_path / "spec.yaml").write_text(json.dumps(spec))
         rejected = CliRunner().invoke(cli, ["try", "q1", "--spec", "spec.yaml"])
         n_calls = endpoint.calls
@@ -161,7 +169,8 @@ def test_a_trial_whose_user_is_rejected_is_shown_whole_and_a_person_is_not_judge
         "assistant: refunds 0 done",
         "user_check: gave_up: it did",
     ]
-    end = ["ended: user; 6 model calls", "  orders.A1.status: 'paid' → 'refunded'", "  orders.A1.reason: None → 'late'"]
+    end = ["ended: user; 6 paid calls", "  orders.A1.status: 'paid' → 'refunded'", "  orders.A1.reason: None → 'late'"]
+    end += ["actions_match: 1"]  # the calls of the trial before do not count
     said = rejected.output.splitlines()
     assert (rejected.exit_code, said[:-1]) == (2, [*trial, *trial, *end])
     assert "invalid_trial: the user did not keep to its goal in 2 trials: gave_up: it did" in said[-1]

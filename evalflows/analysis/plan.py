@@ -46,7 +46,7 @@ from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, SlicedMetric, base_metric, is_pass_k, metric_of, sliced_metric
-from evalflows.specs.target import ChatTarget, ConversationTarget, PythonTarget
+from evalflows.specs.target import ChatTarget, ConversationTarget, HttpTarget, PythonTarget, asked
 from evalflows.stats.paired import paired_difference
 from evalflows.stats.power import (
     MOST_UNSEEN,
@@ -944,7 +944,8 @@ def _cost_sentences(plan: Plan) -> Iterator[str]:
     if total.calls or (plan.calls and not total.unknown):
         usd = f"about {money(total.usd)} USD" if total.usd is not None else "cost unknown"
         cached = f", of which {count(total.in_ledger)} are in the ledger and not paid again" if total.in_ledger else ""
-        calls = "model call" if total.calls == 1 else "model calls"
+        are_requests = any(isinstance(asked(target), HttpTarget) for target in plan.spec.targets)
+        calls = f"{'' if are_requests else 'model '}call{'' if total.calls == 1 else 's'}"
         yield f"this run makes {'at most ' if total.at_most else ''}{count(total.calls)} {calls}{cached}: {usd}"
     else:
         yield "this run makes no known model calls"
@@ -1245,11 +1246,11 @@ def _of_conversations(inputs: PlanInputs, target: ConversationTarget) -> Iterato
     """Yield a line per caller in a conversation: of the calls that earlier ones took, else of the most that it may."""
     store, version = inputs.store, target_version(target, inputs.spec.connections)
     trials = 1 if target.user_check is None else MOST_TRIALS
-    turns, asked = trials * _turns(inputs, target), target.target
-    if isinstance(asked, PythonTarget):
+    turns, inner = trials * _turns(inputs, target), target.target
+    if isinstance(inner, PythonTarget):
         yield _of_python(inputs, target)
     else:
-        named = asked.connections[0] if isinstance(asked, ChatTarget) else None
+        named = inner.connections[0] if isinstance(inner, ChatTarget) else None
         yield _in_conversations(inputs, target, None, named, turns, asked_by_target(store, version))
     for who, most, caller in ((USER, turns, target.user), (USER_CHECK, trials, target.user_check)):
         if isinstance(caller, SimulatedUser | UserCheck):

@@ -249,7 +249,9 @@ def calls_made_text(experiments: Sequence[ExperimentOverview], calls_made: int) 
     if not calls_made and all(experiment.calls_text == NO_CALLS for experiment in experiments):
         return None
     if not any(overview.has_unrecorded for overview in experiments):
-        return f"{calls_made} model calls made in this run"
+        return (
+            f"{calls_made} {'' if any(of.application_calls for of in experiments) else 'model '}calls made in this run"
+        )
     if calls_made:
         return f"{calls_made} recorded model calls made in this run"
     return "the model calls of this run were not recorded"

@@ -15,7 +15,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, NamedTuple
 
-from evalflows.specs.columns import at_path as value_at_path
+from evalflows.specs.columns import value_of
 from evalflows.specs.errors import CallError, InputError, short
 from evalflows.specs.escaping import print_note
 from evalflows.specs.files import texts
@@ -32,7 +32,7 @@ from evalflows.store.spilled import SpilledRows
 __all__ = [
     "OFFERED", "Answer", "NoRecordedAnswerError", "Target", "as_outputs", "at_path", "awaited", "chat",
     "check_body", "check_fields", "check_tools", "ended_within", "http", "length_of", "python",
-    "recorded", "recorded_column", "replayed", "seed_of",
+    "recorded", "recorded_column", "replayed", "seed_of", "text_of",
 ]  # fmt: skip
 
 TRIAL = ("repetition", "seed")
@@ -106,11 +106,24 @@ def seed_of(example_id: str, repetition: int) -> int:
     return int.from_bytes(digest[:4], "big") >> 1
 
 
+def text_of(message: Mapping[str, Any]) -> str:
+    """Return the text of a message: its content, or the texts among its parts."""
+    content = message.get("content")
+    if isinstance(content, list):
+        parts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
+        return "\n".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
+
+
 def length_of(outputs: Mapping[str, Any]) -> int:
-    """Return the number of characters: of the text if that is the only field, else of the outputs as JSON.
+    """Return the number of characters: of the text if that is the only field, of what the assistant says in `messages`,
+    else of the outputs as JSON.
 
     Raise TypeError or ValueError for values that JSON cannot hold.
     """
+    messages = outputs.get("messages")
+    if isinstance(messages, list) and all(isinstance(message, Mapping) and "role" in message for message in messages):
+        return sum(len(text_of(message)) for message in messages if message["role"] == "assistant")
     only = next(iter(outputs.values())) if len(outputs) == 1 else None
     return len(only if isinstance(only, str) else to_json(outputs, mend=True))
 
@@ -492,13 +505,7 @@ def as_tools(given: Any) -> Tools | None:
 def tools_at(path: str, available: Mapping[str, Any]) -> Tools | None:
     """Return the tools of an example with these `inputs` and `metadata`. Raise InputError as `as_tools` does, and
     without the field."""
-    try:
-        given = value_at_path(available, path)
-    except InputError:
-        root = path.partition(".")[0]
-        got = ", ".join(available[root]) or "nothing"
-        raise InputError(f"tools: no {path!r}, {root} has {got}") from None
-    return as_tools(given)
+    return as_tools(value_of(available, path, "tools"))
 
 
 def check_tools(spec: ChatTarget, available: Mapping[str, Any], where: str) -> None:

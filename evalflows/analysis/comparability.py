@@ -10,7 +10,7 @@ from evalflows.analysis.pairing import MatchedExamples
 from evalflows.specs.code_versions import listed
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.described import DescribedEvaluator, from_described, panels_of
-from evalflows.store.records import ExperimentRow, Json, Reason
+from evalflows.store.records import ExperimentRow, Json, Reason, answered_by
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
@@ -76,7 +76,8 @@ def is_same_target(candidate: ExperimentRow, baseline: ExperimentRow) -> bool | 
         return False
     if candidate.application_version != baseline.application_version:
         return False
-    return None if candidate.target_kind == UNKNOWN_UNLESS_SAID and candidate.application_version is None else True
+    kind = answered_by(candidate.target_kind, candidate.target, candidate.spec)
+    return None if kind == UNKNOWN_UNLESS_SAID and candidate.application_version is None else True
 
 
 def changed_parts(new: Mapping[str, str], old: Mapping[str, str]) -> list[str]:

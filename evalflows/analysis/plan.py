@@ -24,12 +24,13 @@ from evalflows.analysis.verdicts import ADJUSTMENT_NAMES
 from evalflows.data_checks.suites import load_expectations
 from evalflows.engine.anchors import AT_LEAST, n_due, read_anchors
 from evalflows.engine.controls import control_pairs
+from evalflows.engine.dialogue import script_of
 from evalflows.engine.preflight import check_spec, reference_as_answer
 from evalflows.engine.prepare import PreparedExperiment, prepare
 from evalflows.engine.running import draw
 from evalflows.engine.spec_evaluators import PreparedEvaluator, evaluator_version, is_ours
 from evalflows.engine.spec_targets import target_version
-from evalflows.engine.views import example_view
+from evalflows.engine.views import example_view, target_arguments
 from evalflows.evaluators.binding import Bound
 from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Caller, Completer, Embedder, Endpoint, Kind, Read
@@ -41,12 +42,13 @@ from evalflows.llm.local import LOCAL_MODEL, identity_of
 from evalflows.llm.prices import LONG_ANSWER, Tokens, price_of, tokens_of_text
 from evalflows.specs.comparison import CompareSpec
 from evalflows.specs.connections import ConnectionSpec, EndpointConnection, LocalConnection
+from evalflows.specs.dialogue import MOST_TRIALS, MOST_TURNS, USER, USER_CHECK, ScriptedUser, SimulatedUser, UserCheck
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, SlicedMetric, base_metric, is_pass_k, metric_of, sliced_metric
-from evalflows.specs.target import ChatTarget, ConversationTarget, PythonTarget
+from evalflows.specs.target import ChatTarget, ConversationTarget, HttpTarget, PythonTarget, asked
 from evalflows.stats.paired import paired_difference
 from evalflows.stats.power import (
     MOST_UNSEEN,
@@ -70,6 +72,7 @@ from evalflows.store.queries.past_calls import (
     asked_by_judge,
     asked_by_pairwise,
     asked_by_target,
+    asked_in_conversations,
     calls_of_judge,
     calls_of_target,
     calls_to_model,
@@ -99,6 +102,8 @@ RunValues = npt.NDArray[np.float64]
 
 _REJECTED = """select candidate_experiment_id from source.decisions
                group by 1 having arg_max(conclusion, recorded_at) = 'FAIL'"""
+
+_DECIDED = "select distinct candidate_experiment_id, baseline_experiment_id from source.decisions"
 
 REPETITIONS = (1, 2, 3, 5)
 """The numbers of repetitions that are compared."""
@@ -389,7 +394,7 @@ def _is_same_dataset(history: HistoryQuery, experiment: MeasuredBefore) -> bool:
 
 def _from_pairs(history: HistoryQuery, metric: str, past: Sequence[MeasuredBefore]) -> Iterator[VarianceEstimate]:
     """Yield the largest variance estimate of each run group's candidates against its baseline, then that of the two
-    newest experiments on each snapshot."""
+    newest experiments on each snapshot; on other datasets, if they have the same name or a gate compared them."""
     for group in grouped((experiment.run_group, experiment) for experiment in past).values():
         base = next((experiment for experiment in group if experiment.is_baseline), group[-1])
         others = [other for other in group if other is not base and other.evaluator_version == base.evaluator_version]
@@ -397,10 +402,13 @@ def _from_pairs(history: HistoryQuery, metric: str, past: Sequence[MeasuredBefor
         if estimates:
             yield max(estimates, key=lambda estimate: estimate.variance)
     by_snapshot = sorted(past, key=_snapshot_and_version)  # stable: the newest stay first
+    decided = {frozenset(pair) for pair in history.store.query(_DECIDED)} if past else set()
     for _, same in groupby(by_snapshot, key=_snapshot_and_version):
         newest = list(same)[:2]
         are_separate_runs = len({experiment.run_group for experiment in newest}) == 2
-        if are_separate_runs and (estimate := _from_pair(history, metric, newest[0], newest[1])):
+        are_related = len({experiment.name for experiment in newest}) == 1 or _is_same_dataset(history, newest[0])
+        are_related = are_related or frozenset(experiment.experiment_id for experiment in newest) in decided
+        if are_separate_runs and are_related and (estimate := _from_pair(history, metric, newest[0], newest[1])):
             yield estimate
 
 
@@ -957,7 +965,8 @@ def cost_sentences(plan: Plan) -> Iterator[str]:
     if total.calls or (plan.calls and not total.unknown):
         usd = f"about {money(total.usd)} USD" if total.usd is not None else "cost unknown"
         cached = f", of which {count(total.in_ledger)} are in the ledger and not paid again" if total.in_ledger else ""
-        calls = "model call" if total.calls == 1 else "model calls"
+        are_requests = any(isinstance(asked(target), HttpTarget) for target in plan.spec.targets)
+        calls = f"{'' if are_requests else 'model '}call{'' if total.calls == 1 else 's'}"
         yield f"this run makes {'at most ' if total.at_most else ''}{count(total.calls)} {calls}{cached}: {usd}"
     else:
         yield "this run makes no known model calls"
@@ -1217,9 +1226,9 @@ def calls_of_targets(inputs: PlanInputs) -> Iterator[PlannedCalls]:
     for target in inputs.spec.targets:
         if isinstance(target, ChatTarget):
             yield _of_chat(inputs, target, seen_keys)
-        elif isinstance(target, ConversationTarget) and target.connections:
+        elif isinstance(target, ConversationTarget):
             yield from _of_conversations(inputs, target)
-        elif isinstance(target, PythonTarget | ConversationTarget):
+        elif isinstance(target, PythonTarget):
             yield _of_python(inputs, target)
 
 
@@ -1255,27 +1264,63 @@ def _n_in_ledger(inputs: PlanInputs, requests: Sequence[RecordedRequest], seen_k
 
 
 def _of_conversations(inputs: PlanInputs, target: ConversationTarget) -> Iterator[PlannedCalls]:
-    """Yield a line per model of a conversation: of the turns that earlier runs took, else of as many as it may."""
-    version = target_version(target, inputs.spec.connections)
-    history, parts = asked_by_target(inputs.store, version), target.callers
-    most = sum(n for _, n in parts)
-    for (who, n), (name, named) in zip(parts, target.connections, strict=True):
-        connection, per_run = inputs.connection(name), float(n) if history is None else history.calls_each * n / most
-        model = model_of(connection, named)
-        note = (
-            f"at most {n} a conversation" if history is None else f"as in {history.times} earlier runs of this target"
-        )
-        yield PlannedCalls(
-            caller=target.name if who == "target" else f"{target.name}: {who}",
-            kind="target",
-            connection=name,
-            model=model,
-            per_run=per_run,
-            calls=ceil(round(per_run * inputs.runs, 6)),
-            at_most=history is None,
-            size=size_of(inputs, connection, model, calls_of_target(inputs.store, version), [], by="target"),
-            note=note if target.world is None or history is not None else f"{note}, without calls between its tools",
-        )
+    """Yield a line per caller in a conversation: of the calls that earlier ones took, else of the most that it may."""
+    store, version = inputs.store, target_version(target, inputs.spec.connections)
+    trials = 1 if target.user_check is None else MOST_TRIALS
+    turns, inner = trials * _turns(inputs, target), target.target
+    if isinstance(inner, PythonTarget):
+        yield _of_python(inputs, target)
+    else:
+        named = inner.connections[0] if isinstance(inner, ChatTarget) else None
+        yield _in_conversations(inputs, target, None, named, turns, asked_by_target(store, version))
+    for who, most, caller in ((USER, turns, target.user), (USER_CHECK, trials, target.user_check)):
+        if isinstance(caller, SimulatedUser | UserCheck):
+            history = asked_in_conversations(store, version, who)
+            yield _in_conversations(inputs, target, who, (caller.connection, caller.model), most, history)
+
+
+def _turns(inputs: PlanInputs, target: ConversationTarget) -> float:
+    """Return the most turns of a conversation; of scripts the mean."""
+    if not isinstance(target.user, ScriptedUser):
+        return target.max_turns or MOST_TURNS
+    examples = (target_arguments(example_view(example), 0) for example in inputs.examples)
+    scripts = [len(script_of(target.user, example)) for example in examples]
+    return sum(min(length, target.max_turns or length) for length in scripts) / len(scripts)
+
+
+def _in_conversations(
+    inputs: PlanInputs,
+    target: ConversationTarget,
+    other: str | None,
+    model_named: tuple[str, str | None] | None,
+    most: float,
+    history: CallsEach | None,
+) -> PlannedCalls:
+    """Return the calls of the target in its conversations, or of another; `most` in each without a history."""
+    per_run = most if history is None else history.calls_each
+    past = calls_of_target(inputs.store, target_version(target, inputs.spec.connections), other)
+    calls: dict[str, Any] = {"size": _UNKNOWN_SIZE}
+    if model_named is not None:
+        connection = inputs.connection(model_named[0])
+        model = model_of(connection, model_named[1])
+        size = size_of(inputs, connection, model, past, [], by="target" if other is None else "user")
+        calls = {"connection": model_named[0], "model": model, "size": size}
+    elif past is not None:
+        calls = {"size": _size_as_before(past, past.usd, "of this application")}
+    note = f"at most {most:g} a conversation"
+    if history is not None:
+        note = f"as in {history.times} earlier answers of this target"
+    elif other is None and model_named is not None and target.world is not None:
+        note += ", without calls between its tools"
+    return PlannedCalls(
+        caller=target.name if other is None else other.replace("target", target.name, 1),
+        kind="target",
+        per_run=per_run,
+        calls=ceil(round(per_run * inputs.runs, 6)),
+        at_most=history is None,
+        note=note,
+        **calls,
+    )
 
 
 def _of_python(inputs: PlanInputs, target: PythonTarget | ConversationTarget) -> PlannedCalls:
@@ -1291,7 +1336,7 @@ def _of_python(inputs: PlanInputs, target: PythonTarget | ConversationTarget) ->
         size=_size_as_before(past, past.usd if past else None, "of this target") if past else _UNKNOWN_SIZE,
         note=unknown
         if history is None
-        else f"{per_run:g} calls per run, as in {history.times} earlier runs of this target",
+        else f"{per_run:g} calls per answer, as in {history.times} earlier answers of this target",
     )
 
 
@@ -1302,7 +1347,7 @@ def size_of(
     past: PastCalls | None,
     requests: Sequence[RecordedRequest],
     *,
-    by: Literal["target", "judge"],
+    by: Literal["target", "judge", "user"],
 ) -> CallSize:
     """Return the size of a call, from earlier calls of the same version, else from earlier calls to the same model,
     else from the recorded requests; with a note on its price, if there is one."""
@@ -1311,7 +1356,8 @@ def size_of(
         past = calls_to_model(inputs.store, identity(connection), model, by_target=by == "target")
         whose = f"of other {by}s to this model"
     if past is not None:
-        size = _size_as_before(past, _usd(connection, model, past.tokens_in, past.tokens_out), whose)
+        usd = None if past.tokens_in is None else _usd(connection, model, past.tokens_in, past.tokens_out or 0.0)
+        size = _size_as_before(past, usd, whose)
     elif requests:
         tokens_in = sum(request.tokens_in for request in requests) / len(requests)
         tokens_out = sum(request.tokens_out for request in requests) / len(requests)

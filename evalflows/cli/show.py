@@ -164,7 +164,7 @@ def worst_sections(worst: Worst | None, width: int) -> Iterator[Section]:
         for item in examples.items:
             items.setdefault(item.example_id, (examples, item))
     first = worst.examples[0]
-    heading = first.heading if len(worst.examples) == 1 else f"examples that are lowest: {first.name}"
+    heading = first.heading if len(worst.examples) == 1 else f"worst examples: {first.name}"
     count = first.n_worse
     yield worst_section(
         heading=lambda n: heading if count is None or n == count else f"{heading}, {n} of {count}",
@@ -250,7 +250,9 @@ def calls_made_text(experiments: Sequence[ExperimentOverview], calls_made: int) 
     if not calls_made and all(experiment.calls_text == NO_CALLS for experiment in experiments):
         return None
     if not any(overview.has_unrecorded for overview in experiments):
-        return f"{calls_made} model calls made in this run"
+        return (
+            f"{calls_made} {'' if any(of.application_calls for of in experiments) else 'model '}calls made in this run"
+        )
     if calls_made:
         return f"{calls_made} recorded model calls made in this run"
     return "the model calls of this run were not recorded"

@@ -29,6 +29,7 @@ from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.store import Store, existing_store
 
 if TYPE_CHECKING:
+    from evalflows.api.playing import Played
     from evalflows.specs.experiment import ExperimentSpec
     from evalflows.store.records import ExperimentRow
 
@@ -104,22 +105,43 @@ def _play(example: str, path: str, changes: Sequence[str], target: str | None, u
 
     find_modules_here()
 
+    typed: list[str | None] = []
+
     def tell(message: Message) -> None:
-        if form == "table" and not (user == "me" and message["role"] == "user"):
+        if form == "table" and not (message["role"] == "user" and message["content"] in typed):
             echo("\n".join(_said(message)))
 
+    def ask() -> str | None:
+        typed[:] = [_ask()]
+        return typed[0]
+
     try:
-        played = play(load_experiment(path, changes), example, target, tell, _ask if user == "me" else None)
+        played = play(load_experiment(path, changes), example, target, tell, ask if user == "me" else None)
+        if played.invalid is not None:
+            if form == "table":
+                _print_end(played)
+            raise played.invalid
     except CallError as error:
         failed = IncompleteError if error.kind in UNREACHABLE | NOT_ATTEMPTED else InputError
         raise failed(f"example {example!r}: {error.kind}: {error}") from error
     if form == "json":
-        print_json({**played.outputs, "changes": played.changes, "cost_usd": played.spent.cost_usd})
+        scores = {score.metric: score.value if score.label is None else score.label for score in played.scores}
+        others = {"changes": played.changes, "scores": scores, "cost_usd": played.spent.cost_usd}
+        print_json({**played.outputs, **others})
         return
+    _print_end(played)
+
+
+def _print_end(played: "Played") -> None:
+    """Print what ended a conversation, and what the tools changed."""
     calls = "an unknown number of" if played.spent.calls is None else played.spent.calls
-    echo(f"ended: {played.outputs['ended']}; {calls} model calls")
+    echo(f"ended: {played.outputs['ended']}; {calls} paid calls")
     for line in played.changes:
         echo(f"  {line}")
+    for score in played.scores:
+        value = "failed" if score.error else score.label if score.value is None else f"{score.value:g}"
+        why = score.error or score.comment
+        echo(f"{score.metric}: {value or 'does not apply'}{f' ({one_line(why)})' if why else ''}")
 
 
 def _said(message: Message) -> list[str]:

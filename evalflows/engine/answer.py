@@ -8,7 +8,7 @@ rules.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Sequence, Set
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict
 from datetime import datetime
@@ -21,8 +21,7 @@ from evalflows.engine.experiments import Answered, Context, Experiment, experime
 from evalflows.engine.judge_chunk import Judging, Outcome
 from evalflows.engine.results import Columns
 from evalflows.engine.run_columns import RunColumns, failed, is_final, raised, returned
-from evalflows.engine.views import RequestedInputs, example_view, run_id
-from evalflows.evaluators.views import ExampleView
+from evalflows.engine.views import RequestedInputs, example_view, run_id, target_arguments
 from evalflows.llm import loop
 from evalflows.llm.answers import end_of
 from evalflows.llm.application_calls import charged
@@ -35,7 +34,7 @@ from evalflows.store.records import ExampleRow, OutputRow, now, to_json
 from evalflows.store.schemas import records_of
 from evalflows.store.snapshots import in_blocks, size_of
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
-from evalflows.targets import awaited, seed_of
+from evalflows.targets import awaited
 
 Found = tuple[ExampleRow, RunColumns]
 """An example, and the columns of its recorded answer."""
@@ -137,6 +136,7 @@ class _Answering:
         started_at, began = now(), time.perf_counter()
         with recording(recorder):
             result = await self._outcome(example, on_thread)
+        recorder.keep_reused()
         elapsed = time.perf_counter() - began
         if result["status"] == "ok":
             made = [call.row for call in recorder.answered] if self.experiment.makes_one_call else []
@@ -172,7 +172,8 @@ class _Answering:
             is_trial = self.breaker.enter()
         except CallError as error:
             return failed(error.kind, str(error)) | {"attempts": 0}
-        call, arguments = self.experiment.target.call, self._arguments(example_view(example))
+        call = self.experiment.target.call
+        arguments = target_arguments(example_view(example), self.chunk.repetition)
         try:
             async with self._charged() as charge:
                 answering = self.experiment.answering
@@ -199,17 +200,6 @@ class _Answering:
             return
         async with charged(recorder, target.url) as charge:
             yield lambda returned: charge(returned.cost_usd)
-
-    def _arguments(self, example: ExampleView) -> Mapping[str, Any]:
-        return {
-            "inputs": example.inputs,
-            "metadata": example.metadata,
-            "example": example,
-            "example_id": example.id,
-            "attachments": example.attachments,
-            "repetition": self.chunk.repetition,
-            "seed": seed_of(example.id, self.chunk.repetition),
-        }
 
 
 def look_up_rounds(

@@ -7,27 +7,31 @@ called again, which leads to the same state.
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from inspect import Parameter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from evalflows.engine.worlds import World, WorldClass, WorldView, require_mcp, serve_world, world_class
+from evalflows.engine.worlds import ToolResult, World, WorldClass, WorldView, require_mcp, serve_world, world_class
 from evalflows.evaluators.judges.user_kept_to_goal import user_kept_to_goal
 from evalflows.evaluators.prompt_texts import NONE, shipped
 from evalflows.llm.application_calls import APPLICATION, charged
 from evalflows.llm.endpoint_errors import fault_of
-from evalflows.llm.ledger import AnsweredCall, Recorder, call_key, current
-from evalflows.specs.columns import at_path as field_at
-from evalflows.specs.columns import checked_messages
+from evalflows.llm.ledger import TURN, AnsweredCall, Recorder, call_key, current, recording
+from evalflows.llm.wrapped import plain
+from evalflows.specs.columns import checked_messages, value_of
 from evalflows.specs.dialogue import (
     HISTORY,
     MOST_TRIALS,
+    MOST_TURNS,
     SCRIPT_FIELDS,
     STATE,
+    USER,
+    USER_CHECK,
     USER_FIELDS,
     PythonUser,
     ScriptedUser,
@@ -52,18 +56,21 @@ from evalflows.targets import (
     http,
     python,
     seed_of,
+    text_of,
 )
 
 SIMULATED_USER_PROMPT = shipped("simulated_user")
 BEGIN = "Begin the conversation: write your first message."
 """What a simulated user is asked, without a message before."""
-ALSO_OFFERED = (
-    *("messages", "new_messages", "message", "session", "thread_id", "turn", "turn_counter"),
-    *("world", STATE),
-)
+SAID = ("messages", "new_messages", "message")
+ALSO_OFFERED = (*SAID, "session", "thread_id", "turn", "turn_counter")
 """What a function in a conversation can ask for, besides what other targets can: the messages so far, those since the
-target answered last, the text of the newest one, the id of the conversation, the number of the turn from 1
-(`turn_counter`: from 0), and the world, which the target gets, or its state."""
+target answered last, the text of the newest one, the id of the conversation, and the number of the turn from 1
+(`turn_counter`: from 0)."""
+OF_WORLD = {
+    "world": "only with a `world` in the spec, and for the target",
+    STATE: "only with a `world`, and not for the target",
+}
 HIDDEN = frozenset({*USER_FIELDS, *SCRIPT_FIELDS, HISTORY, STATE})
 """Fields of the inputs that the target does not see: the user's and the world's."""
 TEXT_FIELDS = ("output", "answer", "message", "content", "response")
@@ -71,9 +78,6 @@ TEXT_FIELDS = ("output", "answer", "message", "content", "response")
 
 BLAMED_ALREADY: frozenset[ErrorKind] = UNREACHABLE | NOT_ATTEMPTED | {"world_failed", "too_many_turns"}
 """Kinds of errors that are neither the target's nor the user's, or say already whose they are."""
-
-TURN: Final = "turn"
-"""The kind of the rows of a function's turns, which nobody pays."""
 
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant", "function": "tool"}
 """Roles of OpenAI's messages, by the types of LangChain's."""
@@ -102,6 +106,8 @@ class Trial:
     """The number of messages when the target answered last: what follows is new to it."""
     latency_s: float = 0.0
     """Of the target's turns."""
+    version: str | None = None
+    """Of the application that answered."""
 
     @property
     def session(self) -> str:
@@ -123,7 +129,7 @@ class Trial:
         offered: dict[str, Any] = {
             "messages": [dict(message) for message in self.messages],
             "new_messages": [dict(message) for message in self.messages[self.answered :]],
-            "message": _text(self.messages[-1]) if self.messages else None,
+            "message": text_of(self.messages[-1]) if self.messages else None,
             "session": self.session,
             "thread_id": self.session,
             "turn": turn,
@@ -173,7 +179,7 @@ def conversation(
         require_mcp(f"target {spec.name!r}")
     world = world_class(spec)
     agent = _agent(spec, completes, posts, fields, world)
-    stop = None if spec.stop is None else _function(load(spec.stop), f"target {spec.name!r}: stop", frozenset())
+    stop = None if spec.stop is None else _function(spec, load(spec.stop), "stop")
     talk = _Talk(
         spec=spec,
         agent=agent,
@@ -207,13 +213,18 @@ class _Talk:
         invalid: list[dict[str, Any]] = []
         for number in range(MOST_TRIALS):
             trial = Trial(available=available, number=number)
+            if number and (recorder := current()):
+                recorder.steps.clear()  # what the agent did in a trial that does not count
             outputs = await self._outputs(trial)
             if (verdict := await self._invalid(trial, outputs)) is None:
                 added = {"invalid_trials": invalid} if invalid else {}
-                return Answer(outputs=outputs | added, latency_s=trial.latency_s)
+                return Answer(outputs | added, latency_s=trial.latency_s, application_version=trial.version)
             invalid.append(verdict)
+            self.tell({"role": "user_check", "content": f"{verdict['verdict']}: {verdict['comment']}"})
         said = "; ".join(f"{verdict['verdict']}: {verdict['comment']}" for verdict in invalid)
-        raise CallError("invalid_trial", f"the user did not keep to its goal in {MOST_TRIALS} trials: {said}")
+        error = CallError("invalid_trial", f"the user did not keep to its goal in {MOST_TRIALS} trials: {said}")
+        error.received = to_json(outputs, mend=True)
+        raise error
 
     async def _outputs(self, trial: Trial) -> dict[str, Any]:
         seed = f"{trial.available['example_id']}/{trial.available['repetition']}/{trial.number}"
@@ -229,31 +240,41 @@ class _Talk:
     async def _converse(self, trial: Trial) -> str:
         """Hold the conversation. Return what ended it."""
         trial.messages.extend(given_messages(trial.available))
-        has_end = not self.is_script or "max_turns" in self.spec.model_fields_set
-        turn = 0
-        while True:
-            turn += 1
-            if has_end and turn > self.spec.max_turns:
-                break
-            said = await _blamed(self.user(trial, turn), "user_failed", f"turn {turn}: the user")
+        for message in trial.messages:
+            self.tell(message)
+        most = self.spec.max_turns or (len(self._script(trial)) if self.is_script else MOST_TURNS)
+        for turn in range(1, most + 1):
+            with _apart(USER):
+                said = await _blamed(self.user(trial, turn), "user_failed", f"turn {turn}: the user")
             if said.message is not None:
                 trial.messages.append(said.message)
                 self.tell(said.message)
             if said.is_last or said.message is None:
                 return "script" if self.is_script else "user"
+            steps = recorder.steps if (recorder := current()) else []
+            n_before = len(steps)
             answered = await _blamed(self.agent(trial, turn), "agent_failed", f"turn {turn}")
             trial.messages.extend(answered.messages)
-            for message in answered.messages:
+            has_calls = any(message.get("tool_calls") for message in answered.messages)
+            for message in [*(() if has_calls else _calls_in(steps[n_before:])), *answered.messages]:
                 self.tell(message)
             trial.answered = len(trial.messages)
             trial.latency_s += answered.answer.latency_s or 0.0
+            trial.version = answered.answer.application_version or trial.version
             if self.spec.stop_at is not None and _is_true_at(answered.returned, self.spec.stop_at):
                 return "agent"
-            if self.stop is not None and await _blamed(self.stop(trial, turn), "user_failed", f"turn {turn}: stop"):
-                return "stop"
-        if self.spec.on_max_turns == "fail" and not self.is_script:
-            raise CallError("too_many_turns", f"the conversation was not over after {self.spec.max_turns} turns")
+            with _apart(USER):
+                if self.stop is not None and await _blamed(self.stop(trial, turn), "user_failed", f"turn {turn}: stop"):
+                    return "stop"
+        if self.is_script and len(self._script(trial)) == most:
+            return "script"
+        if self.spec.on_max_turns == "fail":
+            turns = "1 turn" if most == 1 else f"{most} turns"
+            raise CallError("too_many_turns", f"the conversation was not over after {turns}")
         return "max_turns"
+
+    def _script(self, trial: Trial) -> list[Message]:
+        return script_of(self.spec.user, trial.available) if isinstance(self.spec.user, ScriptedUser) else []
 
     async def _invalid(self, trial: Trial, outputs: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return why a trial does not count; None if it does, and if nobody judges that."""
@@ -262,8 +283,26 @@ class _Talk:
         complete: Any = partial(self.check, model=self.spec.user_check.model, repeat=trial.repeat(0))
         available = trial.available
         judging = user_kept_to_goal(available["inputs"], dict(outputs), available["metadata"], complete)
-        score = await _blamed(judging, "user_failed", "user_check")
+        with _apart(USER_CHECK):
+            score = await _blamed(judging, "user_failed", "user_check")
         return None if score is None or score.value else {"verdict": score.label, "comment": score.comment}
+
+
+def _calls_in(steps: Sequence[Mapping[str, Any]]) -> Iterator[Message]:
+    """Yield the tools' calls and results as messages: those of a function or an application are only in the steps."""
+    for step in (step for step in steps if step["kind"] == "tool"):
+        function = {"name": step["name"], "arguments": to_json(plain(step["inputs"]), mend=True)}
+        yield {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": function}]}
+        result = ToolResult(value=plain(step["outputs"]), error=step["error"])
+        yield {"role": "tool", "content": result.text}
+
+
+@contextmanager
+def _apart(who: str) -> Iterator[None]:
+    """Record the calls of a block apart from the target's, whose measures they would change."""
+    recorder = current()
+    with nullcontext() if recorder is None else recording(recorder.of(who)):
+        yield
 
 
 @contextmanager
@@ -310,14 +349,16 @@ def script_of(user: ScriptedUser, available: Mapping[str, Any]) -> list[Message]
             raise InputError(f"the user's messages: got {', '.join(inputs) or 'no inputs'}, wanted {wanted}")
         where, given = f"inputs.{name}", inputs[name]
     else:
-        given = field_at(available, where)
+        given = value_of(available, where, "the user's messages")
     listed = given if isinstance(given, list) else [given]
     said = [item if isinstance(item, Mapping) else {"role": "user", "content": item} for item in listed]
     try:
         messages = [message for message in checked_messages(said) if message["role"] == "user"]
     except ValueError as error:
         raise InputError(f"{where}: {error}") from None
-    if not messages or not all(_text(message).strip() or isinstance(message["content"], list) for message in messages):
+    if not messages or not all(
+        text_of(message).strip() or isinstance(message["content"], list) for message in messages
+    ):
         raise InputError(f"{where}: got {short(given)}, wanted the user's messages: texts, or {{role, content}}")
     return messages
 
@@ -326,6 +367,8 @@ def user_texts(user: SimulatedUser, available: Mapping[str, Any]) -> dict[str, s
     """Return the texts for a simulated user's prompt. Raise InputError for an example without a field that it needs."""
     fields = {**available["metadata"], **available["inputs"]}
     template = _template(user)
+    for path in re.findall(r"\{((?:inputs|metadata)\.\w+)\}", template):
+        raise InputError(f"the user's prompt: got {{{path}}}, wanted {{{path.partition('.')[2]}}}")
     known = {name: text for name, value in fields.items() if (text := _listed(value))}
     texts = dict.fromkeys(USER_FIELDS, NONE) | known | {"stop": user.stop}
     for name in sorted(placeholders(template)):
@@ -359,7 +402,7 @@ def _user(spec: ConversationTarget, completes: Completes) -> User:
         case SimulatedUser():
             return _simulated(spec.user, completes(spec.user.connection))
         case PythonUser():
-            return _function_user(spec.user, f"target {spec.name!r}: user")
+            return _function_user(spec, spec.user)
 
 
 def _scripted(user: ScriptedUser) -> User:
@@ -394,7 +437,7 @@ def _seen_by_user(messages: Sequence[Message]) -> list[Message]:
     seen = [
         {"role": "assistant" if message["role"] == "user" else "user", "content": text}
         for message in messages
-        if message["role"] in ("user", "assistant") and (text := _text(message)).strip()
+        if message["role"] in ("user", "assistant") and (text := text_of(message)).strip()
     ]
     return seen if seen and seen[0]["role"] == "user" else [{"role": "user", "content": BEGIN}, *seen]
 
@@ -406,15 +449,15 @@ def _said(text: str, stop: str | None) -> Said:
     return Said(message, bool(sign))
 
 
-def _function_user(user: PythonUser, where: str) -> User:
-    call = _function(load(user.function), where, frozenset())
+def _function_user(spec: ConversationTarget, user: PythonUser) -> User:
+    call = _function(spec, load(user.function), "user")
 
     async def says(trial: Trial, turn: int) -> Said:
         returned = await call(trial, turn)
         if returned is None:
             return Said(None)
         *_, last = _as_messages(returned, [], "user")
-        said = _said(_text(last), user.stop)
+        said = _said(text_of(last), user.stop)
         is_text = isinstance(last.get("content"), str)
         return said if is_text else Said(last, said.is_last)
 
@@ -422,23 +465,29 @@ def _function_user(user: PythonUser, where: str) -> User:
 
 
 def _function(
-    function: Any, where: str, fields: frozenset[str], timeout_s: float | None = None, *, is_target: bool = False
+    spec: ConversationTarget,
+    function: Any,
+    part: str | None = None,
+    fields: frozenset[str] = frozenset(),
+    timeout_s: float | None = None,
 ) -> Callable[[Trial, int], Awaitable[Any]]:
     """Return what calls a function of the user's with what it asks for; its only other parameter gets the messages.
 
-    A function that asks for `thread_id`, as those of openevals do, gets the newest message as `inputs`. Raise
-    InputError for a parameter that cannot be filled.
+    It is the target's own, or another `part` of the spec. A function that asks for `thread_id`, as those of openevals
+    do, gets the newest message as `inputs`. Raise InputError for a parameter that cannot be filled.
     """
+    is_target, where = part is None, f"target {spec.name!r}{'' if part is None else f': {part}'}"
     parameters = [p for p in parameters_of(function, where) if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-    known = fields | {*OFFERED, *ALSO_OFFERED}
-    others = [p.name for p in parameters if p.name not in known and p.default is Parameter.empty]
-    if len(others) > 1:
-        raise InputError(
-            f"{where}: {name_of(function)!r} asks for {others[1]!r}, wanted one of {', '.join(sorted(known))}"
-        )
     names = {p.name for p in parameters}
+    also = ALSO_OFFERED if spec.world is None else (*ALSO_OFFERED, "world" if is_target else STATE)
+    known = fields | {*OFFERED, *also}
+    others = [p.name for p in parameters if p.name not in known and p.default is Parameter.empty]
     takes_newest = {"thread_id", "inputs"} <= names
-    target = python(function, fields | {*others}, timeout_s, also=ALSO_OFFERED)
+    gets_messages = takes_newest or not names.isdisjoint(SAID)
+    for name in [*(name for name in others if name in OF_WORLD), *others[0 if gets_messages else 1 :]]:
+        wanted = f"which there is {OF_WORLD[name]}" if name in OF_WORLD else f"wanted one of {', '.join(sorted(known))}"
+        raise InputError(f"{where}: {name_of(function)!r} asks for {name!r}, {wanted}")
+    target = python(function, fields | {*others}, timeout_s, also=also)
 
     async def call(trial: Trial, turn: int) -> Any:
         offered = trial.offered(turn, is_target=is_target)
@@ -461,7 +510,7 @@ def _reset(spec: ConversationTarget, posts: Posts) -> Callable[[Trial, int], Awa
     if spec.reset is None:
         return None
     if not is_address(spec.reset):
-        return _function(load(spec.reset), f"target {spec.name!r}: reset", frozenset())
+        return _function(spec, load(spec.reset), "reset")
     headers = spec.target.headers if isinstance(spec.target, HttpTarget) else {}
     post = posts(HttpTarget(kind="http", name=spec.name, url=spec.reset, headers=headers))
 
@@ -535,8 +584,7 @@ def _invoked(graph: Any) -> Callable[..., Any]:
 
 
 def _function_agent(spec: ConversationTarget, inner: PythonTarget, fields: frozenset[str]) -> Agent:
-    function = _loaded(inner.function)
-    call = _function(function, f"target {spec.name!r}", fields - HIDDEN, inner.timeout_s, is_target=True)
+    call = _function(spec, _loaded(inner.function), None, fields - HIDDEN, inner.timeout_s)
 
     async def answer(trial: Trial, turn: int) -> Turn:
         returned = await call(trial, turn)
@@ -558,7 +606,7 @@ def _http_agent(spec: ConversationTarget, inner: HttpTarget, post: Post) -> Agen
         values = {
             **trial.agent_inputs,
             "messages": new,
-            "message": _text(trial.messages[-1]),
+            "message": text_of(trial.messages[-1]),
             "session": trial.session,
             "world": trial.address,
         }
@@ -619,6 +667,7 @@ def _remembered(agent: Agent, identity: str, *, charge: bool = False) -> Agent:
                 "messages": turned.messages,
                 "returned": _kept(turned.returned),
                 "calls": trial.world.calls[n_calls:] if trial.world else [],
+                "version": turned.answer.application_version,
             }
             row = CallRow(
                 call_id=recorder.request.call_id if charge and recorder.request else new_id("call"),
@@ -667,7 +716,7 @@ async def _again(trial: Trial, recorder: Recorder, row: CallRow, charge: bool) -
         await trial.world.call(name, given, is_replay=True)  # type: ignore[union-attr]  # it is there
     if charge:
         recorder.answered.append(AnsweredCall(row, cached=True))
-    answer = Answer(outputs=None, latency_s=row.latency_s, cost_usd=row.cost_usd)
+    answer = Answer(None, latency_s=row.latency_s, cost_usd=row.cost_usd, application_version=kept["version"])
     return Turn(kept["messages"], kept["returned"], answer)
 
 
@@ -681,15 +730,6 @@ def _is_true_at(returned: Any, path: str) -> bool:
         return bool(at_path(returned, path))
     except CallError:
         return False
-
-
-def _text(message: Mapping[str, Any]) -> str:
-    """Return the text of a message: its content, or the texts among its parts."""
-    content = message.get("content")
-    if isinstance(content, list):
-        parts = [part if isinstance(part, str) else part.get("text") for part in content]
-        return "\n".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else ""
 
 
 def _as_messages(returned: Any, before: Sequence[Message], role: str) -> list[Message]:
@@ -715,7 +755,7 @@ def _as_messages(returned: Any, before: Sequence[Message], role: str) -> list[Me
         raise CallError("bad_return", f"answered {short(returned)}, {wanted} ({error})") from None
     new = _after(messages, before)
     if not any(
-        _text(message).strip() or isinstance(message["content"], list) for message in new if message["role"] == role
+        text_of(message).strip() or isinstance(message["content"], list) for message in new if message["role"] == role
     ):
         raise CallError("bad_return", f"answered nothing: {short(returned)}")
     return new
@@ -753,6 +793,6 @@ def _after(messages: list[Message], before: Sequence[Message]) -> list[Message]:
     """Return the messages that follow those that were there before: an agent may return all of them, or its own."""
     last = next((message for message in reversed(before) if message["role"] == "user"), None)
     said = [index for index, message in enumerate(messages) if last and message["role"] == "user"]
-    if said and last is not None and _text(messages[said[-1]]) == _text(last):
+    if said and last is not None and text_of(messages[said[-1]]) == text_of(last):
         return messages[said[-1] + 1 :]
     return messages

@@ -32,6 +32,7 @@ from evalflows.llm.local import gguf_of
 from evalflows.llm.prices import price_of
 from evalflows.specs.code_versions import check_loaded
 from evalflows.specs.connections import ConnectionSpec, LocalConnection
+from evalflows.specs.dialogue import ScriptedUser
 from evalflows.specs.errors import CallError, InputError, describe, names_to_choose
 from evalflows.specs.escaping import print_note
 from evalflows.specs.evaluator import PAIR_LABELS, EvaluatorSpec, FallbackSpec, JudgeSpec, TierSpec
@@ -155,6 +156,7 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
         for judge in evaluator.judges:
             if is_ours(judge.spec):
                 check_settings(judge.bound, examples)
+    _check_actions(prepared, examples)
     _check_needs(prepared.evaluators)
     _check_kept_apart(prepared)
     _check_names(prepared)
@@ -282,7 +284,7 @@ def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[E
     if isinstance(target, ConversationTarget):
         for name, model in target.connections:
             _check_connection(name, model, f"target {target.name!r}", spec)
-        _check_conversations(target, examples)
+        check_conversations(target, examples)
     if isinstance(target, PythonTarget) and examples and may_call_models.records_calls(load(target.function)):
         _check_price_of_first_call(target, made, spec, examples[0])
     if isinstance(target, RecordedTarget) and all(_missing_answer(made, example) for example in examples):
@@ -290,20 +292,52 @@ def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[E
         raise InputError(f"target {target.name!r}: {reason}; no answer for any of {len(examples)} examples")
 
 
-def _check_conversations(target: ConversationTarget, examples: Sequence[ExampleRow]) -> None:
-    """Raise InputError for the first example without what a conversation needs, before anything is paid."""
-    from evalflows.engine.dialogue import check_conversation  # late: it loads judges
+def _check_actions(prepared: PreparedExperiment, examples: Sequence[ExampleRow]) -> None:
+    """Raise InputError for a reference that `actions_match` cannot read. Say which tools it names that no world has."""
+    from evalflows.engine.worlds import world_class
+    from evalflows.evaluators.agents.outcomes import actions_match
+
+    targets = [target for target in prepared.spec.targets if isinstance(target, ConversationTarget)]
+    tools = {name for target in targets if (world := world_class(target)) for name in world.tools}
+    bounds = [judge.bound for each in prepared.evaluators for judge in each.judges]
+    for bound in bounds if tools else ():
+        for example in examples if bound.function is actions_match else ():
+            view = example_view(example)
+            where = f"evaluator {bound.name!r}: example {example.example_id!r}"
+            try:
+                bound.call(offer_run(view, RunView(id="", inputs=view.inputs, outputs={"tool_calls": []})))
+            except ValueError as error:
+                raise InputError(f"{where}: {error}") from error
+            wanted = (
+                {} if bound.settings.keys() & {"required", "forbidden", "at_most"} else view.reference_outputs or {}
+            )
+            actions = [item.get("name") if isinstance(item, dict) else item for item in wanted.get("actions") or ()]
+            named = (*actions, *(wanted.get("forbidden") or ()), *(wanted.get("at_most") or ()))
+            for name in (name for name in named if name not in {*tools, None}):
+                print_note(f"{where}: {name!r} is no tool of the world, wanted {names_to_choose(name, tools)}")
+                return
+
+
+def check_conversations(target: ConversationTarget, examples: Sequence[ExampleRow]) -> None:
+    """Raise InputError for the first example without what a conversation needs, before anything is paid. Say which
+    scripts are cut."""
+    from evalflows.engine.dialogue import check_conversation, script_of  # late: it loads judges
     from evalflows.engine.worlds import world_class
 
-    world = world_class(target)
+    world, cut = world_class(target), list[str]()
     for example in examples:
         inputs, metadata = _inputs(example.example_id, example.inputs), from_json(example.metadata) or {}
+        available = {"inputs": inputs, "metadata": metadata, "example_id": example.example_id}
         try:
-            check_conversation(
-                target, world, {"inputs": inputs, "metadata": metadata, "example_id": example.example_id}
-            )
+            check_conversation(target, world, available)
+            if target.max_turns is not None and isinstance(target.user, ScriptedUser):
+                n_said = len(script_of(target.user, available))
+                cut += [f"{example.example_id!r} with {n_said} messages"] if n_said > target.max_turns else []
         except (InputError, CallError) as error:
             raise InputError(f"target {target.name!r}: example {example.example_id!r}: {error}") from error
+    if cut:
+        which = f"{len(cut)} of {len(examples)} scripts, the first {cut[0]}"
+        print_note(f"target {target.name!r}: max_turns: {target.max_turns} cuts {which}")
 
 
 class _FirstCall(BaseException):

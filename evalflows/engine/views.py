@@ -16,6 +16,7 @@ from evalflows.evaluators.views import (
 )
 from evalflows.specs.metric_names import RETURNED_AS
 from evalflows.store.records import ExampleRow, JudgementRow, OutputRow, derived_id, from_json
+from evalflows.targets import seed_of
 
 _OBJECTS = frozenset({"example", "run", "root_run", "attachments", "evaluations", "scores"})
 _INPUTS = frozenset({"inputs", "input"})
@@ -59,6 +60,19 @@ def example_view(row: ExampleRow) -> ExampleView:
         cluster=row.cluster,
         attachments=from_json(row.attachments) or {},
     )
+
+
+def target_arguments(example: ExampleView, repetition: int) -> dict[str, Any]:
+    """Return what a target can ask for."""
+    return {
+        "inputs": example.inputs,
+        "metadata": example.metadata,
+        "example": example,
+        "example_id": example.id,
+        "attachments": example.attachments,
+        "repetition": repetition,
+        "seed": seed_of(example.id, repetition),
+    }
 
 
 class RequestedInputs(dict[str, Any]):

@@ -23,9 +23,9 @@ from typing_extensions import TypedDict  # pydantic needs this one before Python
 from evalflows.llm.wrapped import step
 from evalflows.serving import serve_beside
 from evalflows.specs.code_versions import fault_text
-from evalflows.specs.columns import at_path
+from evalflows.specs.columns import value_of
 from evalflows.specs.dialogue import STATE, FaultSpec
-from evalflows.specs.errors import CallError, InputError, first_problem, names_to_choose, short
+from evalflows.specs.errors import CallError, InputError, describe, first_problem, names_to_choose, short
 from evalflows.specs.reference import load
 from evalflows.specs.target import ConversationTarget
 from evalflows.specs.values import stored
@@ -59,6 +59,8 @@ class ToolResult:
 
     value: Any = None
     error: str | None = None
+    place: str | None = None
+    """The error with the place in the user's code, for people: the agent must not see it."""
 
     @property
     def text(self) -> str:
@@ -98,9 +100,9 @@ class WorldClass:
                 (found[STATE] for place in ("inputs", "metadata") if STATE in (found := available[place])), None
             )
         try:
-            return at_path(available, self.state_path)
+            return value_of(available, self.state_path, STATE)
         except InputError as error:
-            raise CallError("world_failed", f"{STATE}: {error}") from None
+            raise CallError("world_failed", str(error)) from None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,7 +125,9 @@ class World:
             if slow_s and not is_replay:
                 await asyncio.sleep(slow_s)
             result = known or await self._result(name, given)
-            note |= {"outputs": result.value} | ({} if result.error is None else {"error": result.error})
+            note |= {"outputs": result.value} | (
+                {} if result.error is None else {"error": result.place or result.error}
+            )
         return result
 
     def begin(self, name: str, given: Any) -> tuple[float, ToolResult | None]:
@@ -149,7 +153,7 @@ class World:
             returned = await asyncio.to_thread(getattr(self.held, name), **checked)  # a slow one holds nobody up
             value = await returned if isawaitable(returned) else returned
         except Exception as error:  # a tool that refuses says so
-            return ToolResult(error=fault_text(error))
+            return ToolResult(error=describe(error), place=fault_text(error))
         return ToolResult(value=self.as_stored(name, value))
 
     def as_stored(self, name: str, value: Any) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +20,14 @@ from evalflows.llm.budget import Budget
 from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.errors import StorageError
 from evalflows.specs.escaping import print_note
-from evalflows.store.records import UNANSWERED, CallRow, Json, now, to_json
+from evalflows.store.records import UNANSWERED, CallRow, Json, new_id, now, to_json
 from evalflows.store.spilled import SpilledRows
 from evalflows.store.store import Store
 
 Number = TypeVar("Number", int, float)
+
+TURN: Final = "turn"
+"""The kind of rows that nobody pays: of a function's turn in a conversation, or of a user's call that was reused."""
 
 
 def call_key(identity: str, request: Mapping[str, Any], repeat: int, kind: str = "chat") -> str:
@@ -274,6 +277,26 @@ class Recorder:
     asked: Counter[str] = field(default_factory=Counter)  # requests to these so far, by key: the next is a repeat
     unsure: list[CallRow] = field(default_factory=list)  # that may be reused if what was made of them is a score
     has_lost_calls: bool = False  # whether calls were made meanwhile of which nobody knows whose they are
+    others: dict[str, "Recorder"] = field(
+        default_factory=dict
+    )  # of calls that are not the item's own, by who made them
+
+    def of(self, other: str) -> "Recorder":
+        """Return a recorder of calls that are made for the item but are not its own, such as those of a user."""
+        own: dict[str, Any] = {"answered": [], "failed": [], "steps": [], "others": {}}
+        return self.others.setdefault(other, replace(self, evaluator=other, **own))
+
+    def keep_reused(self) -> None:
+        """Keep a row for each call of others that the ledger answered: its item does not count it."""
+        for name, other in self.others.items():
+            for row in (call.row for call in other.answered if call.cached):
+                whose: dict[str, Any] = {
+                    "experiment_id": self.experiment_id,
+                    "subject_id": self.subject_id,
+                    "evaluator": name,
+                }
+                whose |= {"kind": TURN, "reusable": False, "cost_usd": 0.0, "response": None}
+                self.keep(replace(row, call_id=new_id("call"), recorded_at=now(), **whose))
 
     def store(self, row: CallRow) -> None:
         """Write the row of a call to disk, before its answer is used, and count it."""

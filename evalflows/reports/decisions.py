@@ -25,7 +25,7 @@ from evalflows.store.queries.invalid_trials import invalid_trials
 from evalflows.store.queries.looks import final_ids, look_of, looks_until, unkept_looks
 from evalflows.store.queries.lookup import check_left_out
 from evalflows.store.queries.people_checks import people_checks
-from evalflows.store.records import EXCLUDED, controls_batch, from_json, uncommitted_id
+from evalflows.store.records import EXCLUDED, answered_by, controls_batch, from_json, uncommitted_id
 from evalflows.store.sql import ask, fields_of, record_of, records_of
 from evalflows.store.store import Store
 
@@ -379,6 +379,7 @@ class _Experiment:
     spec: str
     state: str
     reason: str | None
+    target: str
     target_kind: str
     application_version: str | None
 
@@ -582,7 +583,8 @@ def _of_versions(decision: Decision, experiments: Mapping[str, "_Experiment"]) -
         return
     sides = {"candidate": decision.candidate_experiment_id, "baseline": decision.baseline_experiment_id}
     rows = [(name, row) for name, identity in sides.items() if (row := experiments.get(identity or ""))]
-    if unknown := [name for name, row in rows if row.target_kind == "http" and row.application_version is None]:
+    kinds = {name: answered_by(row.target_kind, row.target, row.spec) for name, row in rows}
+    if unknown := [name for name, row in rows if kinds[name] == "http" and row.application_version is None]:
         yield (
             f"the version of the {' and the '.join(unknown)} is not known: the HTTP application does not say it, and "
             f"may have changed (version, version_url or version_header in the spec says it)"

@@ -78,6 +78,7 @@ class ExperimentOverview:
     calls: int | None
     calls_cached: int | None
     recorded_calls: int
+    application_calls: int  # requests to an application among them, as the turns of a conversation
     unrecorded_answers: int  # whose target may have made calls that nobody recorded
     unrecorded_judgements: int
     tokens_in: int | None
@@ -121,7 +122,8 @@ class ExperimentOverview:
         """Its model calls and their cost in words, known or not; empty if nothing was recorded yet."""
         parts = []
         if self.calls is not None:
-            parts.append(calls_text(self.calls, self.calls_cached or 0, self.cost_usd, self.spent_usd))
+            requests = self.application_calls
+            parts.append(calls_text(self.calls, self.calls_cached or 0, self.cost_usd, self.spent_usd, requests))
         elif self.cost_usd is not None:
             parts.append(f"{usd(self.cost_usd)} USD, as the application reports")
         if self.unrecorded:
@@ -430,7 +432,7 @@ def _counted(store: Store, overview: ExperimentOverview) -> ExperimentOverview:
 
 _OVERVIEW = """
 select experiment_id, name, target, run_group, state, reason, tags, dataset_name, snapshot_id, n_examples, repetitions,
-       planned, answered, cut_off, failed, calls, calls_cached, recorded_calls, unrecorded,
+       planned, answered, cut_off, failed, calls, calls_cached, recorded_calls, application_calls, unrecorded,
        unrecorded_judgements, tokens_in, tokens_out, cost_usd, spent_usd, mean_latency_s, application_version,
        git_commit, started_at, ended_at
 from experiment_overview

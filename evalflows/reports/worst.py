@@ -23,6 +23,9 @@ from evalflows.store.records import ExperimentRow
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
+_TOLD = frozenset({"persona", "facts", "must_not_tell", "first_message", "state", "turns"})
+"""Fields beside the `goal` of a simulated user."""
+
 _FIGURES = ("value", "missing", "comment", "error", "baseline_value", "baseline_missing", "baseline_error", "n_worse")
 """The fields of an item that the columns after the ids are."""
 
@@ -235,13 +238,32 @@ def cut_lines(begin: str, text: str, width: int, most: int, indent: int = 6) -> 
 
 
 def plain_text(text: str | None) -> str:
-    """Return JSON as text on one line; an object with a single field as that field's value."""
+    """Return JSON as text on one line; an object with a single field as that field's value, `messages` as a chat, and
+    what a simulated user is told as its goal."""
     if text is None:
         return "-"
     value: Any = json.loads(text)
+    if isinstance(value, dict) and isinstance(messages := value.get("messages"), list) and all(map(_is_said, messages)):
+        return " / ".join(chain.from_iterable(map(_said, messages)))
+    if isinstance(value, dict) and isinstance(value.get("goal"), str) and not _TOLD.isdisjoint(value):
+        return str(value["goal"])
     if isinstance(value, dict) and len(value) == 1:
         (value,) = value.values()
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _is_said(message: Any) -> bool:
+    return isinstance(message, dict) and isinstance(message.get("role"), str)
+
+
+def _said(message: dict[str, Any]) -> Iterator[str]:
+    """Yield what a message says, with its role, then the tools that it calls."""
+    content = message.get("content")
+    if content:
+        yield f"{message['role']}: {content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)}"
+    for call in message.get("tool_calls") or ():
+        function = call.get("function") or call
+        yield f"{function.get('name')}({function.get('arguments') or ''})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +279,7 @@ class WorstExamples:
 
     @property
     def n_worse(self) -> int | None:
-        """How many examples got worse in all; None if they are the lowest, without a baseline."""
+        """How many examples got worse in all; None if they are the worst, without a baseline."""
         return self.items[0].n_worse if self.items and self.baseline_experiment_id else None
 
     @property

@@ -170,6 +170,18 @@ def at_path(row: Mapping[str, Any], path: str) -> Any:
     return value
 
 
+def value_of(example: Mapping[str, Any], path: str, what: str) -> Any:
+    """Return the value at a path of an example's `inputs` or `metadata`. Raise InputError if there is none."""
+    root = path.partition(".")[0]
+    try:
+        return at_path({root: example[root]} if root in ("inputs", "metadata") else {}, path)
+    except InputError:
+        got = f"{root} has {', '.join(map(str, example[root])) or 'nothing'}" if root in ("inputs", "metadata") else ""
+        raise InputError(
+            f"{what}: no {path!r}, {got or 'wanted a path such as inputs.name or metadata.name'}"
+        ) from None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     """An assistant turn: consecutive messages of the assistant and of its tools."""

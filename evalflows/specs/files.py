@@ -198,7 +198,7 @@ def _kinds(kind: type[Spec], content: dict[str, Any], error: PydanticError) -> S
             tried = deepcopy(content)
             node: Any = tried
             for key in fault["loc"]:
-                node = node[key]
+                node = node[key] if not isinstance(node, dict) or key in node else node
             node["kind"] = "?"
             try:
                 kind.model_validate(tried)

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field, model_validator
 from evalflows.specs.addresses import check_address, check_headers
 from evalflows.specs.columns import AnswerColumns
 from evalflows.specs.dialogue import (
-    MOST_TRIALS,
+    MOST_TURNS,
     STATE,
     FaultSpec,
     Place,
@@ -222,11 +222,15 @@ class ConversationTarget(_Target):
         description="Judge whether the user kept to its goal. A trial in which it did not is made once more, and then "
         "counts as missing",
     )
-    max_turns: int = Field(
-        10, ge=1, le=200, description="Maximum number of the target's turns; a scripted user ends with its script"
+    max_turns: int | None = Field(
+        None,
+        ge=1,
+        le=200,
+        description="Maximum number of the target's turns; what is left of a script is not said. "
+        f"Default: {MOST_TURNS}, and for a scripted user all of its script",
     )
     on_max_turns: Literal["end", "fail"] = Field(
-        "end", description="Whether a conversation that is not over then is judged as it is, or fails"
+        "end", description="Whether a conversation, or a script, that is not over then is judged as it is, or fails"
     )
     max_steps: int = Field(20, ge=1, description="Maximum number of a chat target's model calls in one turn")
     stop: str | None = Field(
@@ -277,6 +281,8 @@ class ConversationTarget(_Target):
                 )
         if self.session is not None and not isinstance(inner, HttpTarget):
             raise ValueError("session: wanted only with an HTTP target; a function asks for `session`")
+        if self.world_at is not None and not isinstance(inner, HttpTarget):
+            raise ValueError("world_at: wanted only with an HTTP target; a function asks for `world`")
         if self.world is None and (self.faults or self.world_at or self.state):
             got = "faults" if self.faults else "world_at" if self.world_at else STATE
             raise ValueError(f"{got}: wanted only with a world")
@@ -290,14 +296,6 @@ class ConversationTarget(_Target):
     def connections(self) -> list[tuple[str, str | None]]:
         others = [part for part in (self.user, self.user_check) if isinstance(part, SimulatedUser | UserCheck)]
         return [*self.target.connections, *((part.connection, part.model) for part in others)]
-
-    @property
-    def callers(self) -> list[tuple[str, int]]:
-        """Who calls each of the connections, and how often at most: once a turn in each trial."""
-        trials = 1 if self.user_check is None else MOST_TRIALS
-        found = [("target", trials * self.max_turns)] if self.target.connections else []
-        found += [("user", trials * self.max_turns)] if isinstance(self.user, SimulatedUser) else []
-        return found if self.user_check is None else [*found, ("user_check", trials)]
 
     @property
     def code(self) -> list[tuple[str, str]]:

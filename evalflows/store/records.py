@@ -307,6 +307,13 @@ class ExperimentRow:
     recorded_at: datetime = field(default_factory=now)
 
 
+def answered_by(target_kind: str, target: str, spec: Json) -> str:
+    """Return the kind of who answered in an experiment: of a conversation, of the target that the user talks to."""
+    if target_kind != "conversation":
+        return target_kind
+    return next(str(each["target"]["kind"]) for each in json.loads(spec)["targets"] if each["name"] == target)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputRow:
     """One run: a target's answer to one example, in one repetition."""
@@ -316,7 +323,7 @@ class OutputRow:
     example_id: str
     repetition: int  # from 0
     outputs: Json | None = None
-    length: int | None = None  # characters of the only field, if it is text; else of all as JSON
+    length: int | None = None  # characters of the answer, as `targets.length_of` counts them
     status: OutputStatus
     error: str | None = None
     error_kind: str | None = None  # specs.errors.ErrorKind; of an answer that was cut off and is scored, `truncated`
@@ -587,10 +594,10 @@ class CallRow:
 
     call_id: str
     call_key: str
-    kind: Literal["chat", "embedding", "application", "turn"] = "chat"  # turn: of a function in a conversation
+    kind: Literal["chat", "embedding", "application", "turn"] = "chat"  # turn: in a conversation, unpaid
     experiment_id: str | None = None  # the experiment that paid
     subject_id: str | None = None  # the run or comparison that it was made for
-    evaluator: str | None = None  # None if the target made the call
+    evaluator: str | None = None  # None if the target made the call; in a conversation also `target: user`
     connection: str
     base_url: str
     model: str

@@ -67,6 +67,10 @@ _STATE_NOW = """case when state = 'running' and not list_contains(held_leases(),
                      then 'interrupted' else state end"""
 
 # As evalflows/analysis/pairing.py does: null if that cannot be told.
+_ANSWERED_BY = (
+    "case when kind = 'conversation' and list_contains(json_extract_string(spec, '$.targets[*].target.kind'), 'http')"
+    " then 'http' else kind end"
+)
 _SAME_TARGET = """case when version <> other or application is distinct from other_application then false
                       when kind = 'http' and application is null then null else true end"""
 
@@ -310,6 +314,7 @@ def macros() -> Iterator[str]:
     yield "create or replace macro held_leases() as null::varchar[]"
     yield f"create or replace macro state_now(state, lease) as {_STATE_NOW}"
     yield f"create or replace macro higher_is_better(spec, metric) as {_HIGHER_IS_BETTER}"
+    yield f"create or replace macro answered_by(kind, spec) as {_ANSWERED_BY}"
     yield f"create or replace macro same_target(kind, version, other, application, other_application) as {_SAME_TARGET}"
 
 
@@ -397,8 +402,8 @@ with experiment_pairs as (
     select c.experiment_id as candidate_experiment_id, b.experiment_id as baseline_experiment_id, 'given' as relation,
            c.name as candidate, b.name as baseline, c.snapshot_id, b.snapshot_id as baseline_snapshot_id,
            c.repetitions, b.repetitions as baseline_repetitions,
-           same_target(c.target_kind, c.target_version, b.target_version, c.application_version, b.application_version)
-               as same_target_version,
+           same_target(answered_by(c.target_kind, c.spec), c.target_version, b.target_version, c.application_version,
+                       b.application_version) as same_target_version,
            c.spec
     from (from staging.experiments where experiment_id = candidate) c,
          (from staging.experiments where experiment_id = baseline) b

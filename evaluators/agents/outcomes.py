@@ -124,14 +124,19 @@ def actions_match(
         raise ValueError(f"at_most: got {short(most)}, wanted a mapping of tools to numbers")
     made = read_trajectory(outputs, inputs, run).tool_calls
     counts = Counter(call.name for call in made)
-    faults = [f"no call of {call}" for call in _missing(_required(needed), made, order)]
+    missing = _missing(_required(needed), made, order)
+    faults = [f"no call of {call.name if call.arguments == {} else call}" for call in missing]
     faults += [f"{name} was called" for name in _listed("forbidden", banned or []) if counts[name]]
     faults += [
-        f"{name} was called {counts[name]} times, at most {number} wanted"
+        f"{name} was called {_times(counts[name])}, at most {number} wanted"
         for name, number in (most or {}).items()
         if counts[name] > _most(name, number)
     ]
     return Score(value=not faults, comment="; ".join(faults) or None)
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
 
 
 def _most(name: str, number: Any) -> int:
@@ -198,7 +203,7 @@ def tool_errors(outputs: dict[str, Any], run: RunView | None = None) -> Score:
     """
     steps = [step for step in (run.steps if run else []) if step.get("kind") == "tool" and step.get("error")]
     failed = Counter(str(step.get("name")) for step in steps)
-    named = ", ".join(f"{name} {number}" for name, number in failed.most_common())
+    named = ", ".join(f"{name} failed {_times(number)}" for name, number in failed.most_common())
     return Score(value=failed.total(), comment=named or None)
 
 

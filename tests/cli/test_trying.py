@@ -75,7 +75,8 @@ def test_an_example_is_played_turn_by_turn_with_the_script_or_with_you(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    row = {"id": "q1", "inputs": {"turns": ["Hello", "Please refund A1"], "state": {"orders": ORDERS}}}
+    given = {"turns": ["Hello", "Please refund A1"], "history": [{"role": "user", "content": "Hi"}]}
+    row = {"id": "q1", "inputs": given | {"state": {"orders": ORDERS}}, "reference_outputs": {"actions": ["pay"]}}
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
     target = {
         "kind": "conversation",
@@ -83,32 +84,93 @@ def test_an_example_is_played_turn_by_turn_with_the_script_or_with_you(
         "target": {"kind": "python", "function": "shop:agent"},
         "world": "shop:Shop",
     }
-    spec = {"name": "s", "dataset": "rows.jsonl", "targets": [target], "evaluators": ["tool_errors"]}
+    spec = {"name": "s", "dataset": "rows.jsonl", "targets": [target]}
+    solved = {"use": "turns_to_goal", "args": {"solved": "actions_match"}}
+    spec |= {"evaluators": [solved, "actions_match", {"use": "correctness", "connection": "openai"}]}
     (tmp_path / "spec.yaml").write_text(json.dumps(spec))
     scripted = CliRunner().invoke(cli, ["try", "q1", "--spec", "spec.yaml"])
     assert scripted.output.splitlines() == [
+        "user: Hi",
         "user: Hello",
         "assistant: Which order?",
         "user: Please refund A1",
+        '  look_up({"order":"A1"})',
+        '    {"status":"paid","total":20.0}',
+        '  refund({"order":"A1"})',
+        "    done",
         "assistant: done",
-        "ended: script; 0 model calls",
+        "ended: script; 0 paid calls",
         "  orders.A1.status: 'paid' → 'refunded'",
         "  orders.A1.reason: None → 'late'",
+        "actions_match: 0 (no call of pay)",
+        "turns_to_goal: does not apply",
     ]
     mine = CliRunner().invoke(cli, ["try", "q1", "--spec", "spec.yaml", "--user", "me"], input="refund B2\n\n")
-    assert "you: assistant: done" in mine.output and "ended: user" in mine.output
+    assert "    done\nassistant: done" in mine.output and "ended: user" in mine.output
     assert "orders.B2.status: 'sent' → 'refunded'" in mine.output
     document = json.loads(CliRunner().invoke(cli, ["try", "q1", "--spec", "spec.yaml", "--format", "json"]).output)
-    assert document["ended"] == "script" and len(document["messages"]) == 4
+    assert document["ended"] == "script" and len(document["messages"]) == 5
+    assert document["scores"] == {"actions_match": 0, "turns_to_goal": None}
     for arguments, says in (
         (["q2", "--spec", "spec.yaml"], "got 'q2'"),
         (["q1"], "got neither"),
         (
             ["q1", "--spec", "spec.yaml", "--set", "targets.0.user={kind: simulated}"],
-            "evalflows: the user's goal: got ",
+            "evalflows: target 'shop': example 'q1': the user's goal: got ",
+        ),
+        (
+            ["q1", "--spec", "spec.yaml", "--set", "targets.0.user={messages: inputs.x}"],
+            "got none, wanted one of: scripted",
+        ),
+        (
+            ["q1", "--spec", "spec.yaml", "--set", "targets.0.max_turns=1", "--set", "targets.0.on_max_turns=fail"],
+            "max_turns: 1 cuts 1 of 1 scripts, the first 'q1' with 2 messages",
         ),
         (["q1", "--spec", "spec.yaml", "--target", "x"], "wanted one of: shop"),
         (["q1", "--spec", "spec.yaml", "--set", "targets.0.target.function=shop:silent"], "agent_failed: turn 1"),
     ):
         failed = CliRunner().invoke(cli, ["try", *arguments])
         assert (failed.exit_code, says in failed.output) == (2, True), failed.output
+
+
+def test_a_trial_whose_user_is_rejected_is_shown_whole_and_a_person_is_not_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    row = {"id": "q1", "inputs": {"goal": "x", "state": {"orders": ORDERS}}, "metadata": {"topic": "refunds"}}
+    row |= {"reference_outputs": {"at_most": {"refund": 1}}}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+
+    def answer(request: Request) -> Reply:
+        if "response_format" in request:
+            return completion('{"reasoning": "it did", "verdict": "gave_up"}')
+        return completion("Please refund A1" if len(request["messages"]) < 3 else "[END]")
+
+    with serving(Endpoint(answer=answer)) as endpoint:
+        mock = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
+        target = {
+            "kind": "conversation",
+            "target": {"kind": "python", "function": "shop:asks_for_all"},
+            "user": {"kind": "simulated", "connection": "mock"},
+            "user_check": {"connection": "mock"},
+            "world": "shop:Shop",
+        }
+        spec = {"name": "s", "dataset": "rows.jsonl", "targets": [target], "connections": mock}
+        spec |= {"evaluators": ["actions_match"]}
+        (tmp_path / "spec.yaml").write_text(json.dumps(spec))
+        rejected = CliRunner().invoke(cli, ["try", "q1", "--spec", "spec.yaml"])
+        n_calls = endpoint.calls
+        mine = CliRunner().invoke(cli, ["try", "q1", "--spec", "spec.yaml", "--user", "me"], input="refund B2\n\n")
+        assert (mine.exit_code, endpoint.calls - n_calls) == (0, 0), mine.output
+    trial = [
+        "user: Please refund A1",
+        '  refund({"order":"A1"})',
+        "    done",
+        "assistant: refunds 0 done",
+        "user_check: gave_up: it did",
+    ]
+    end = ["ended: user; 6 paid calls", "  orders.A1.status: 'paid' → 'refunded'", "  orders.A1.reason: None → 'late'"]
+    end += ["actions_match: 1"]  # the calls of the trial before do not count
+    said = rejected.output.splitlines()
+    assert (rejected.exit_code, said[:-1]) == (2, [*trial, *trial, *end])
+    assert "invalid_trial: the user did not keep to its goal in 2 trials: gave_up: it did" in said[-1]

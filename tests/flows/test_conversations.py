@@ -14,11 +14,14 @@ from endpoint import Endpoint, Reply, Request, completion, serving
 from interrupted_runs import finish, killed_and_resumed
 from shop import ORDERS
 
-from evalflows import run
+from evalflows import plan, run
+from evalflows.analysis.comparability import is_same_target
 from evalflows.cli.main import cli
 from evalflows.specs import ExperimentSpec
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.store import connect
+from evalflows.store.queries.continuing import continuing
+from evalflows.store.store import Store
 
 TURNS = 6
 
@@ -77,6 +80,8 @@ def test_an_application_reaches_its_world_by_mcp_and_keeps_its_session() -> None
     assert len({*sessions}) == 3 and len(sessions) == 6
     found = rows("select outputs ->> 'ended', calls, json_array_length(steps) from outputs")
     assert found == [("agent", 2, 2)] * 3
+    (row,) = Store().read("experiments", one("select experiment_id from experiments")[0])
+    assert is_same_target(row, row) is None, "the application does not say its version"
     assert rows("select metric, value from scores order by all") == [
         *[("state_matches", 1.0)] * 3,
         *[("tool_errors", 1.0)] * 3,
@@ -85,7 +90,7 @@ def test_an_application_reaches_its_world_by_mcp_and_keeps_its_session() -> None
 
 
 @pytest.mark.usefixtures("without_prefect")
-def test_what_a_row_lacks_is_said_before_anything_is_paid() -> None:
+def test_what_a_row_lacks_is_said_before_anything_is_paid(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(Endpoint()) as endpoint:
         mock = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
         user = {"kind": "simulated", "connection": "mock"}
@@ -93,6 +98,15 @@ def test_what_a_row_lacks_is_said_before_anything_is_paid() -> None:
         for inputs, says in (({}, "the user's goal"), ({"goal": "x", "state": None}, "needs a state")):
             with pytest.raises(InputError, match=f"example 'q0': .*{says}"):
                 run(spec(target, examples(**inputs), connections=mock))
+        scripted = {"target": {"kind": "chat", "connection": "mock"}, "world": "shop:Shop"}
+        wanted = [
+            examples()[0] | {"reference_outputs": each} for each in ({"forbidden": "refund"}, {"actions": ["refnd"]})
+        ]
+        asked = [spec(scripted, [row], connections=mock, evaluators=["actions_match"]) for row in wanted]
+        with pytest.raises(InputError, match="evaluator 'actions_match': example 'q0': forbidden: got 'refund'"):
+            run(asked[0])
+        plan(asked[1])
+    assert "'refnd' is no tool of the world, wanted refund" in capsys.readouterr().err
     assert endpoint.calls == 0
 
 
@@ -128,6 +142,56 @@ def test_a_gate_does_not_decide_on_conversations_whose_user_failed() -> None:
     (experiment,) = one("select experiment_id from experiments")
     said = CliRunner().invoke(cli, ["show", experiment]).output
     assert "10 of 45 trials (22%) of target are invalid" in " ".join(said.split())
+
+
+@pytest.mark.usefixtures("without_prefect")
+def test_the_measures_are_the_targets_own_though_a_user_is_paid_once_for_two_targets() -> None:
+    def answer(request: Request) -> Reply:
+        if "response_format" in request:
+            return completion('{"reasoning": "so", "verdict": "kept"}')
+        is_user = "You play a user" in str(request["messages"][0]["content"])
+        return completion(("[END]" if len(request["messages"]) > 2 else "Hello") if is_user else "Which order?")
+
+    with serving(Endpoint(answer=answer)) as endpoint:
+        price = {"usd_per_million_input_tokens": 1e6, "usd_per_million_output_tokens": 0}
+        mock = {"mock": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m", **price}}
+        paid = {"connection": "mock"}
+        user = {"user": {"kind": "simulated", **paid}, "user_check": paid, "kind": "conversation"}
+        kinds = {"code": {"kind": "python", "function": "shop:echo"}, "model": {"kind": "chat", **paid}}
+        targets = [user | {"name": name, "target": target} for name, target in kinds.items()]
+        changes = {"connections": mock, "targets": targets, "evaluators": ["turns_to_goal"]}
+        asked = spec({}, examples(goal="x"), **changes)
+        most = {line.caller: line.calls for line in plan(asked).calls}
+        run(asked)
+        assert endpoint.calls == 3 * 6
+        planned = {line.caller: line.calls for line in plan(asked).calls}
+    users = {f"{name}: {who}": 6 if who == "user" else 3 for name in kinds for who in ("user", "user_check")}
+    assert planned == {"code": 0, "model": 3, **users}, "as in the answers, whoever paid for them"
+    bound = {caller: 60 if caller.endswith("user") else 6 for caller in users}
+    assert most == {"code": None, "model": 60, **bound}
+    sums = "sum(o.calls), sum(o.calls_cached), sum(o.tokens_in) > 0, sum(o.cost_usd) > 0, avg(length)"
+    of_targets = rows(
+        f"select target, {sums} from outputs o join experiments using (experiment_id) group by 1 order by 1"
+    )
+    assert of_targets == [("code", 0, 0, None, None, 8), ("model", 3, 0, True, True, 12)]
+    script = {"target": {"kind": "http", "url": "http://127.0.0.1:9"}}
+    assert [line.calls for line in plan(spec(script, examples())).calls] == [3 * 2], "an application's turns count"
+    sources = "source, sum(calls), sum(calls_cached), sum(cost_usd) > 0 from cost_and_latency where model = 'all'"
+    assert rows(f"select {sources} and source <> 'turns_to_goal' group by 1 order by 1") == [
+        ("all", 18, 3, True),
+        ("target", 3, 0, True),
+        ("target: user", 9, 3, True),
+        ("target: user_check", 6, 0, True),
+    ]
+    reasons = "select metric, reason_code from verdicts where metric in ('latency', 'tokens', 'cost') order by 1"
+    assert "not_side_by_side" not in dict(rows(reasons)).values()
+    with serving(Endpoint(answer=answer)) as endpoint, pytest.raises(IncompleteError):
+        changes["connections"] = {"mock": mock["mock"] | {"base_url": endpoint.base_url}}
+        run(spec({}, examples(goal="y"), **changes, budget_usd=1e-3))
+    ((last,), *_) = rows("select experiment_id from experiments where budget_usd is not null")
+    needed = float(rows("select max(regexp_extract(error, 'most (.*) USD,', 1)) from outputs")[0][0])
+    (proposed,) = [part for part in continuing(Store(), last).arguments if "budget_usd=" in part]  # type: ignore[union-attr]
+    assert float(proposed.partition("=")[2]) >= needed, "the next call fits"
 
 
 def talk(request: Request) -> Reply:

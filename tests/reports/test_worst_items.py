@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evalflows.reports.worst import WorstItem, is_higher_better, worst_items
+from evalflows.reports.worst import WorstItem, is_higher_better, plain_text, worst_items
 from evalflows.store.records import derived_id, to_json
 from evalflows.store.snapshots import freeze, to_examples
 from evalflows.store.store import Store
@@ -155,3 +155,16 @@ def test_an_example_that_asks_something_else_is_not_compared(store: Store, keep:
     keep("new", {"a": 0.0, "b": 0.0}, again="!")
     assert worst_items(store, "new", "old", "right", 5) == []
     assert ids(worst_items(store, "new", None, "right", 5)) == ["a", "b"]
+
+
+def test_a_conversation_is_shown_by_its_goal_and_as_a_chat() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "refund", "arguments": '{"order":"A1"}'}}
+    messages = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "done"},
+    ]
+    chat = 'user: Hi / refund({"order":"A1"}) / tool: done'
+    assert plain_text(to_json({"messages": messages, "ended": "user", "state": {}})) == chat
+    assert plain_text(to_json({"facts": ["order A1"], "goal": "a refund", "state": {}})) == "a refund"
+    assert plain_text(to_json({"goal": "x", "question": "y"})) == '{"goal": "x", "question": "y"}'

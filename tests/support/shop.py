@@ -77,3 +77,11 @@ def user(trajectory: list[Message], *, turn_counter: int, **_: Any) -> Message |
 
 def is_refunded(messages: list[Message], state: dict[str, Any]) -> bool:
     return any(order["status"] == "refunded" for order in state["orders"].values())
+
+
+def two(messages: list[Message], goal: str) -> str:
+    return goal
+
+
+async def asks_for_all(message: str, world: Shop, metadata: dict[str, Any], repetition: int) -> str:
+    return f"{metadata['topic']} {repetition} {await world.refund(message.split()[-1])}"

@@ -71,7 +71,14 @@ def test_a_script_is_said_to_its_end_after_the_given_history() -> None:
         assert said(outputs, "assistant") == ["Hello", "Which order?", "done"]
         assert outputs["ended"] == "script"
         assert outputs["state"]["orders"]["A1"] == {"status": "refunded", "total": 20.0, "reason": "late"}
-    assert hold(spec(max_turns=1, world="shop:Shop"), state=shop(), turns=["a", "b"])["ended"] == "max_turns"
+    for script, settings, ended in (
+        (["a", "b"], {"max_turns": 1}, "max_turns"),
+        (["a"], {"max_turns": 1, "on_max_turns": "fail"}, "script"),
+        (["a"] * 12, {"on_max_turns": "fail"}, "script"),
+    ):
+        assert hold(spec(world="shop:Shop", **settings), state=shop(), turns=script)["ended"] == ended
+    with pytest.raises(CallError, match=r"not over after 1 turn$"):
+        hold(spec(world="shop:Shop", max_turns=1, on_max_turns="fail"), state=shop(), turns=["a", "b"])
     for inputs in ({"a": "x", "b": "y"}, {"turns": []}, {"turns": [" "]}, {"turns": [{"role": "nobody"}]}):
         with pytest.raises(InputError, match=r"the user's messages|inputs\.turns"):
             check_conversation(spec(), None, {"inputs": inputs, "metadata": {}})
@@ -84,6 +91,13 @@ def test_functions_get_what_they_ask_for_and_functions_of_openevals_what_they_kn
     outputs = hold(spec(target={"kind": "python", "function": "shop:newest"}, user=user))
     assert (said(outputs, "assistant"), outputs["ended"]) == (["to Hello", "to Please refund A1"], "user")
     assert said(outputs, "user")[-1] == "Thanks"
+    for settings, says in (
+        ({"world": None}, "target 'shop': 'agent' asks for 'world', which there is only with a `world` in the spec"),
+        ({"world": None, "stop": "shop:is_refunded", "target": {"kind": "chat"}}, "stop: .* asks for 'state', which"),
+        ({"target": {"kind": "python", "function": "shop:two"}}, "'two' asks for 'goal', wanted one of attachments"),
+    ):
+        with pytest.raises(InputError, match=says):
+            hold(spec(**settings), next_user_input="Hi", goal="x")
     stopped = hold(spec(world="shop:Shop", user=user, stop="shop:is_refunded"), state=shop())
     assert (len(said(stopped, "user")), stopped["ended"]) == (2, "stop")
 
@@ -105,6 +119,13 @@ def test_a_simulated_user_knows_its_part_and_ends_the_conversation() -> None:
     assert outputs["ended"] == "user"
     assert "get a refund" in asked[0][0]["content"] and "- order A1" in asked[0][0]["content"]
     assert [message["role"] for message in asked[2]] == ["system", "user", "assistant", "user", "assistant", "user"]
+    given = {"inputs": {"turns": "Hi"}, "metadata": {"topic": "x"}}
+    for settings, wanted in (
+        ({"user": {"kind": "scripted", "messages": "inputs.nope"}}, "no 'inputs.nope', inputs has turns"),
+        ({"user": {"kind": "simulated", "prompt": "{metadata.topic}"}}, "got {metadata.topic}, wanted {topic}"),
+    ):
+        with pytest.raises(InputError, match=wanted):
+            check_conversation(spec(**settings), None, given)
     for metadata, inputs, wanted in (({}, {"shop": "us"}, "the user's goal"), ({"goal": "x"}, {}, "asks for {shop}")):
         with pytest.raises(InputError, match=wanted):
             check_conversation(spec(target=chat, user=user), None, {"inputs": inputs, "metadata": metadata})
@@ -148,6 +169,7 @@ def test_a_model_calls_tools_until_it_answers_and_reads_what_was_wrong_with_a_ca
         strict=True,
     ):
         assert wanted in result
+    assert "shop.py" not in "".join(results), "where the code is, an agent must not see"
     assert said(outputs, "assistant")[-1] == "Refunded."
     assert outputs["state"]["orders"]["A1"]["status"] == "refunded"
     by_name = {tool["function"]["name"]: tool["function"] for tool in offered[0]}
@@ -220,6 +242,7 @@ def test_who_is_at_fault_is_said(settings: dict[str, Any], kind: str, says: str)
     ("settings", "says"),
     [
         ({"session": "header:X"}, "wanted only with an HTTP target"),
+        ({"world": "shop:Shop", "world_at": "header:X"}, "world_at: wanted only with an HTTP target"),
         ({"session": "cookie:X", "target": {"kind": "http", "url": "http://localhost"}}, "wanted header:NAME"),
         ({"faults": {"refund": {"error": 0.1}}}, "wanted only with a world"),
         ({"target": {"kind": "chat", "user": "{x}"}}, "the user speaks"),

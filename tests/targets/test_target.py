@@ -46,6 +46,12 @@ def test_anything_else_becomes_the_output_and_the_length_is_that_of_the_only_tex
         assert as_outputs(returned) == {"output": returned}
     assert length_of({"output": "Zoë"}) == 3 and length_of({}) == 2
     assert length_of({"a": "x", "b": "y"}) == len('{"a":"x","b":"y"}')
+    parts = [{"type": "text", "text": "abc"}, {"type": "image_url", "image_url": {"url": "data:x"}}]
+    said = [
+        {"role": "user", "content": "a long question"},
+        *({"role": "assistant", "content": c} for c in (parts, "de")),
+    ]
+    assert length_of({"messages": said, "ended": "user", "state": {"orders": [1, 2]}}) == 5
 
 
 def test_a_seed_is_a_stable_positive_int32_that_differs_between_examples_and_repetitions() -> None:

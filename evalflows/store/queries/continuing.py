@@ -28,7 +28,9 @@ def continuing(store: Store, identity: str) -> Hint | None:
     if not refused:
         return hints.resume(identity)
     spent = paid(store, identity) if group is None else spent_by_group(store, group)
-    return hints.resume(identity, [*_larger_limits(spec, spent)], "what is left does not fit into the budget")
+    return hints.resume(
+        identity, [*_larger_limits(spec, spent, refused["over_budget"])], "what is left does not fit into the budget"
+    )
 
 
 def continued_by(store: Store, identity: str) -> str:
@@ -80,27 +82,30 @@ def _functions(spec: Any) -> Iterator[Any]:
             yield from _functions(value)
 
 
-def _refused_by_budget(store: Store, identity: str, group: str | None) -> set[str]:
-    """Return why the budget did not allow calls of a comparison, or of any experiment of a run group: error kinds."""
+def _refused_by_budget(store: Store, identity: str, group: str | None) -> dict[str, float]:
+    """Return why the budget did not allow calls of a comparison, or of any experiment of a run group: error kinds, each
+    with the USD of the largest call that did not fit, as its error says them."""
     owners = "experiment_id = $1"
     if group is not None:
         owners = "experiment_id in (select experiment_id from source.experiments where run_group = $1)"
-    query = " union ".join(
-        f"select error_kind from source.{table} where {owners} and status = 'not_attempted' "
+    refused = " union all ".join(
+        f"select error_kind, error from source.{table} where {owners} and status = 'not_attempted' "
         "and error_kind in ('over_budget', 'unpriced')"
         for table in ("outputs", "judgements")
     )
-    return {kind for (kind,) in store.query(query, [group or identity])}
+    of_call = "try_cast(regexp_extract(error, 'of at most ([0-9.]+) USD', 1) as double)"
+    query = f"select error_kind, coalesce(max({of_call}), 0) from ({refused}) group by 1"
+    return dict(store.query(query, [group or identity]))
 
 
-def _larger_limits(spec: Mapping[str, Any], spent: Paid) -> Iterator[str]:
-    """Yield the limit that was reached, twice as large."""
+def _larger_limits(spec: Mapping[str, Any], spent: Paid, needed_usd: float) -> Iterator[str]:
+    """Yield the limit that was reached, twice as large; of money, as what is needed if that is more."""
     calls, usd = spec.get("max_calls"), spec.get("budget_usd")
     is_out_of_calls = calls is not None and spent.calls >= calls
     if is_out_of_calls:
         yield f"max_calls={2 * max(1, spent.calls)}"
     if usd is not None and not is_out_of_calls:
-        yield f"budget_usd={_rounded_up(2 * max(spent.usd, usd))}"
+        yield f"budget_usd={_rounded_up(2 * max(spent.usd + needed_usd, usd))}"
 
 
 def _rounded_up(amount: float) -> str:

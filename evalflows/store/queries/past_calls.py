@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
 from evalflows.store.arrow import np
+from evalflows.store.queries.spending import PAID_CALL
 from evalflows.store.records import ExperimentRow
 from evalflows.store.sql import ask_arrow, ask_records
 from evalflows.store.store import Store
@@ -23,8 +24,8 @@ class PastCalls:
     """Means over paid calls."""
 
     calls: int
-    tokens_in: float
-    tokens_out: float
+    tokens_in: float | None  # None if none were reported, as by some applications
+    tokens_out: float | None
     usd: float | None  # None if the price of a call is unknown
 
 
@@ -36,12 +37,12 @@ class CallsEach:
     calls_each: float
 
 
-def calls_of_target(store: Store, version: str) -> PastCalls | None:
-    """Return the calls of a target of this version; None if there are none with token counts."""
-    condition = (
-        "evaluator is null and experiment_id in (select experiment_id from source.experiments where target_version = ?)"
-    )
-    return _past(store, condition, version)
+def calls_of_target(store: Store, version: str, other: str | None = None) -> PastCalls | None:
+    """Return the calls of a target of this version, or of another in its conversations; None if there are none with
+    token counts."""
+    condition = """evaluator is not distinct from ?
+                   and experiment_id in (select experiment_id from source.experiments where target_version = ?)"""
+    return _past(store, condition, other, version)
 
 
 def calls_of_judge(store: Store, name: str, version: str) -> PastCalls | None:
@@ -64,6 +65,16 @@ def asked_by_target(store: Store, version: str) -> CallsEach | None:
                where status in ('ok', 'failed') and reused_from is null and calls is not null
                  and experiment_id in (select experiment_id from source.experiments where target_version = ?)"""
     return _asked(store, query, version)
+
+
+def asked_in_conversations(store: Store, version: str, other: str) -> CallsEach | None:
+    """Return how often another than the target called a model per conversation, each call counted once."""
+    query = """with talks as (select experiment_id from source.experiments where target_version = ?)
+               select (select count(*) from source.outputs
+                       where status in ('ok', 'failed') and reused_from is null and experiment_id in (from talks)),
+                      count(distinct (subject_id, call_key))
+               from source.calls where evaluator = ? and experiment_id in (from talks) having count(*) > 0"""
+    return _asked(store, query, version, other)
 
 
 def asked_by_judge(store: Store, name: str, version: str) -> CallsEach | None:
@@ -95,16 +106,17 @@ def in_ledger(store: Store, keys: Iterable[str]) -> int:
     return int(store.query(query, [[*keys]])[0][0])
 
 
-def _past(store: Store, condition: str, *values: str) -> PastCalls | None:
-    query = f"""select count(*), avg(tokens_in), avg(coalesce(tokens_out, 0)),
+def _past(store: Store, condition: str, *values: str | None) -> PastCalls | None:
+    query = f"""select count(*), avg(tokens_in), avg(case when tokens_in is not null then coalesce(tokens_out, 0) end),
                        case when count(cost_usd) = count(*) then avg(cost_usd) end
-                from source.calls where status = 'ok' and tokens_in is not null and {condition}"""
+                from source.calls where status = 'ok' and (tokens_in is not null or kind = 'application')
+                  and {PAID_CALL} and {condition}"""
     calls, tokens_in, tokens_out, usd = store.query(query, values)[0]
     return PastCalls(calls=calls, tokens_in=tokens_in, tokens_out=tokens_out, usd=usd) if calls else None
 
 
 def _asked(store: Store, query: str, *values: str) -> CallsEach | None:
-    times, calls = store.query(query, values)[0]
+    times, calls = next(iter(store.query(query, values)), (0, 0))
     return CallsEach(times=times, calls_each=float(calls or 0) / times) if times else None
 
 

@@ -16,7 +16,7 @@ from evalflows.store.file_systems import readable_paths
 from evalflows.store.files import count_rows
 from evalflows.store.layout import files
 from evalflows.store.packs import files_of
-from evalflows.store.queries.spending import PAID_CALL
+from evalflows.store.queries.spending import PAID_CALL, REUSED_CALL
 from evalflows.store.schemas import TABLES
 from evalflows.store.spool import spool_folder
 from evalflows.store.sql import ask
@@ -147,7 +147,7 @@ def work_done(store: Store, owner: str, passing: Collection[str] = (), *, is_app
         attempted=sum(row[3] for row in answers),
         versions=[row[0] for row in answers if row[0] is not None],
         judged={row[0]: JudgedSubjects(**dict(zip(_JUDGED, row[1:6], strict=True))) for row in judgements},
-        calls_cached=sum(row[-8] for row in (*answers, *judgements)),
+        calls_cached=sum(row[-8] for row in (*answers, *judgements, *calls)),
         spent=_spent([row[-7:] for row in (*answers, *judgements, *calls)]),
     )
 
@@ -189,7 +189,9 @@ select evaluator,
        coalesce(sum(calls_cached), 0), {_sums("calls is null")}
 from source.judgements where experiment_id = $1 group by 1 order by 1
 """
-_CALLS = f"select {_sums('true', '1')} from source.calls where {PAID_CALL} and experiment_id = $1"
+_CALLS = f"""
+select count(*) filter ({REUSED_CALL}), {_sums(PAID_CALL, "1")} from source.calls where experiment_id = $1
+"""
 
 
 def calls_of_group(store: Store, run_group: str) -> int | None:

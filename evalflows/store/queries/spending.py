@@ -23,6 +23,9 @@ class Paid(NamedTuple):
 PAID_CALL = "kind <> 'turn'"
 """SQL: whether a row of calls is one that somebody pays; a function's turn is kept so that it is made once."""
 
+REUSED_CALL = "kind = 'turn' and evaluator is not null"
+"""SQL: whether it is a call in a conversation, not the target's own, that the ledger answered."""
+
 _PAID = """count(*), coalesce(sum(coalesce(cost_usd, estimated_usd)), 0),
            coalesce(sum(estimated_usd) filter (cost_usd is null), 0),
            count(*) filter (coalesce(cost_usd, estimated_usd) is null)"""

@@ -67,6 +67,9 @@ def test_two_run_groups_on_the_same_examples_are_paired() -> None:
     made = metric_of(plan(spec, 0.2)).variance
     assert made is not None and made.source == "two_sides"
     assert made.variance == pytest.approx(1.02, rel=0.15)
+    other = recorded_spec(0, dataset={"rows": dataset_rows(30), "name": "other"})
+    elsewhere = metric_of(plan(other, 0.2)).variance
+    assert elsewhere is not None and elsewhere.source == "one_side", "of another dataset, and never compared"
 
 
 def test_without_history_the_variance_of_a_bounded_metric_is_guessed() -> None:

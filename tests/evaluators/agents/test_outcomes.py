@@ -59,7 +59,7 @@ CALLS = [
     ("reference", "settings", "comment"),
     [
         ({"actions": ["look_up", {"name": "refund", "arguments": {"order": "A1"}}]}, {}, None),
-        ({"actions": ["look_up", "look_up", "look_up"]}, {}, "no call of look_up({})"),
+        ({"actions": ["look_up", "look_up", "look_up"]}, {}, "no call of look_up"),
         ({"actions": [{"name": "refund", "arguments": {"order": "B2"}}]}, {}, 'no call of refund({"order": "B2"})'),
         ({"actions": ["refund", {"name": "look_up", "arguments": {"order": "A1"}}]}, {}, None),
         (
@@ -69,7 +69,7 @@ CALLS = [
         ),
         ({"forbidden": ["refund"]}, {}, "refund was called"),
         ({}, {"forbidden": ["delete"], "at_most": {"look_up": 1}}, "look_up was called 2 times, at most 1 wanted"),
-        ({"at_most": {"delete": 0}}, {}, None),
+        ({"at_most": {"delete": 0, "refund": 0}}, {}, "refund was called once, at most 0 wanted"),
     ],
 )
 def test_calls_that_had_to_be_and_must_not_be(reference: Any, settings: dict[str, Any], comment: str | None) -> None:
@@ -104,7 +104,7 @@ def test_turns_of_what_was_solved_and_tools_that_failed() -> None:
         {"kind": "llm", "error": "x"},
     ]
     score = tool_errors(outputs, RunView(id="r", inputs={}, outputs=outputs, steps=steps))
-    assert (score.value, score.comment) == (1, "refund 1")
+    assert (score.value, score.comment) == (1, "refund failed once")
 
 
 def test_what_a_solved_task_costs() -> None:

@@ -1,4 +1,4 @@
--- one row per experiment_id, source, model: cost, calls, tokens and latency of an experiment: of all, of its target (`target`) and of each evaluator; for `all` models, and for each model that was called
+-- one row per experiment_id, source, model: cost, calls, tokens and latency of an experiment: of all, of its target (`target`), in conversations of its user (`target: user`, `target: user_check`) and of each evaluator; for `all` models, and for each model that was called
 with answers as (
     select experiment_id, 'target' as source, 'all' as model, count(*) filter (status <> 'not_attempted') as n,
            count(*) filter (status = 'failed') as failed,
@@ -14,6 +14,11 @@ with answers as (
            count(*) filter (cost_usd is null and status not in ('not_attempted', 'sampled_out')),
            avg(latency_s), quantile_cont(latency_s, [0.5, 0.95, 0.99])
     from staging.scores group by experiment_id, evaluator
+), users as (
+    select experiment_id, evaluator, 'all', count(*), count(*) filter (status = 'failed'),
+           count(*) filter (kind <> 'turn'), count(*) filter (kind = 'turn'), 0, sum(tokens_in), sum(tokens_out),
+           sum(cost_usd), count(*) - count(cost_usd), avg(latency_s), quantile_cont(latency_s, [0.5, 0.95, 0.99])
+    from source.calls where evaluator in ('target: user', 'target: user_check') group by experiment_id, evaluator
 ), by_model as (
     -- the ledger has paid calls, those of controls too
     select experiment_id, coalesce(evaluator, 'target'), model, count(*), count(*) filter (status = 'failed'), count(*),
@@ -25,7 +30,7 @@ with answers as (
            cost_usd, (cost_usd is null)::bigint, null, null
     from staging.experiments
 ), parts as (
-    from answers union all from judgements union all from by_model union all from in_total
+    from answers union all from judgements union all from users union all from by_model union all from in_total
 )
 select e.experiment_id, p.source, p.model, e.name as experiment, e.target, e.started_at, e.state, p.n, p.failed,
        case when p.unrecorded = 0 then p.calls end::bigint as calls,

@@ -12,7 +12,7 @@ with answers as (
 ), judged as (
     select experiment_id, count(*) filter (calls is null) as unrecorded_judgements from staging.scores group by experiment_id
 ), recorded as (
-    select experiment_id, count(*) as recorded_calls,
+    select experiment_id, count(*) as recorded_calls, count(*) filter (kind = 'application') as application_calls,
            case when count(coalesce(cost_usd, estimated_usd)) = count(*) then sum(coalesce(cost_usd, estimated_usd)) end as usd
     from staging.calls group by experiment_id
 )
@@ -23,7 +23,8 @@ select e.experiment_id, e.name, e.target, e.target_kind, e.state, e.reason, e.ru
        coalesce(a.failed, 0) as failed,
        e.n_examples * e.repetitions - coalesce(a.answered, 0) - coalesce(a.failed, 0) as not_attempted,
        a.mean_latency_s, a.p95_latency_s,
-       coalesce(r.recorded_calls, 0) as recorded_calls, coalesce(a.unrecorded, 0) as unrecorded,
+       coalesce(r.recorded_calls, 0) as recorded_calls, coalesce(r.application_calls, 0) as application_calls,
+       coalesce(a.unrecorded, 0) as unrecorded,
        coalesce(j.unrecorded_judgements, 0) as unrecorded_judgements,
        e.calls, e.calls_cached, e.tokens_in, e.tokens_out, e.cost_usd,
        coalesce(e.cost_usd, case when e.calls = r.recorded_calls then r.usd end) as spent_usd,

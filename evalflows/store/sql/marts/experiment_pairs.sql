@@ -37,7 +37,7 @@ select f.candidate_experiment_id, f.baseline_experiment_id, f.relation, c.name a
        c.started_at, b.started_at as baseline_started_at, c.state, b.state as baseline_state,
        c.dataset_name, c.snapshot_id, b.snapshot_id as baseline_snapshot_id,
        c.repetitions, b.repetitions as baseline_repetitions,
-       same_target(c.target_kind, c.target_version, b.target_version, c.application_version, b.application_version)
+       same_target(answered_by(c.target_kind, c.spec), c.target_version, b.target_version, c.application_version, b.application_version)
            as same_target_version,
        c.spec
 from found f

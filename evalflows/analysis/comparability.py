@@ -301,10 +301,10 @@ def _of_providers(candidate: ServedBy, baseline: ServedBy) -> Iterator[Differenc
 def served_by(store: Store, row: ExperimentRow) -> ServedBy:
     """Return what answered the calls that an experiment paid for; answers from the ledger are not among these."""
     found: dict[tuple[str, str], Served] = {}
-    for asked_by, model, answered_by, fingerprint, since in store.query(_SERVED, [row.experiment_id]):
+    for asked_by, model, reported, fingerprint, since in store.query(_SERVED, [row.experiment_id]):
         before = found.get((asked_by, model), Served(models=frozenset(), fingerprints=frozenset(), since=since))
         found[asked_by, model] = Served(
-            models=before.models | {answered_by},
+            models=before.models | {reported},
             fingerprints=before.fingerprints | ({fingerprint} if fingerprint else set()),
             since=min(before.since, since),
         )

@@ -36,7 +36,7 @@ from current_labels l join outputs o on o.run_id = l.subject_id
 join experiments x on x.experiment_id = o.experiment_id
 join examples e on e.snapshot_id = x.snapshot_id and e.example_id = o.example_id
 where l.subject_kind = 'run' and l.turn is null and l.other_run_id is null and l.metric = $2
-      and list_contains($1, o.experiment_id) and o.status = 'ok'
+      and list_contains($1, o.experiment_id) and o.status = 'ok' and e.split is distinct from 'final'
 group by all order by o.run_id
 """
 
@@ -429,7 +429,7 @@ def anchor_rows(store: Store, reference: str, metric: str) -> list[dict[str, Any
     """Return the answers of experiments that people labelled, as rows of a file of anchors.
 
     What is known is the majority of yes/no and labels, and the mean of numbers; answers without a majority are left
-    out. Raise InputError for a reference that means no experiment.
+    out, and those to final examples, which a judge would see in every run. Raise InputError for a reference that means no experiment.
     """
     (found,) = ask(store, (_ANCHORS, [find_experiments(store, reference), metric]))
     rows = []

@@ -13,6 +13,8 @@ from labelled import judged, run_of, write_csv
 
 from evalflows.cli.labels import labels
 from evalflows.cli.schema import schema_of
+from evalflows.engine.anchors import read_anchors
+from evalflows.specs.evaluator import AnchorsSpec
 from evalflows.store.store import Store
 
 N = 200
@@ -105,6 +107,29 @@ def test_what_has_a_label_is_not_asked_for_again(truth: dict[str, float]) -> Non
     assert (done.stdout, done.stderr) == ("", "every judged run of small has a label of correct\n")
     other = invoke("next", "small", "correct", "--people", "right", "--n", "2")
     assert other.stdout.count(",right,") == 2
+
+
+def test_labelled_answers_become_anchors_where_people_agree(truth: dict[str, float]) -> None:
+    assert "got none of 'correct' in 'small', wanted some: `evalflows labels import FILE` imports" in refused(
+        "anchors", "small", "correct"
+    )
+    said("next", "small", "correct", "--n", "40", "--out", "one.csv")
+    filled("one.csv", truth)
+    said("import", "one.csv", "--labeller", "ann")
+    first = form("one.csv")[0]
+    write_csv("two.csv", [{**first, "value": "no" if first["value"] == "yes" else "yes"}])
+    said("import", "two.csv", "--labeller", "ben")  # a tie
+    done = invoke("anchors", "small", "correct", "--out", "anchors.jsonl")
+    assert (done.stdout, done.stderr) == (
+        "",
+        "39 anchors; next: `anchors: anchors.jsonl` of the evaluator of correct\n",
+    )
+    run = {run_of(OWNER, name): truth[name] for name in truth}
+    anchors = [json.loads(line) for line in Path("anchors.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert {row["id"]: row["known"] for row in anchors} == {row["id"]: run[row["id"]] for row in anchors}
+    assert {*anchors[0]} >= {"id", "inputs", "outputs", "known"}
+    read = read_anchors(Store(), AnchorsSpec(dataset="anchors.jsonl"))
+    assert sorted(read.ids) == sorted(row["id"] for row in anchors)
 
 
 def test_bad_input_is_one_line(truth: dict[str, float]) -> None:

@@ -429,7 +429,8 @@ def anchor_rows(store: Store, reference: str, metric: str) -> list[dict[str, Any
     """Return the answers of experiments that people labelled, as rows of a file of anchors.
 
     What is known is the majority of yes/no and labels, and the mean of numbers; answers without a majority are left
-    out, and those to final examples, which a judge would see in every run. Raise InputError for a reference that means no experiment.
+    out, and those to final examples, which a judge would see in every run. Raise InputError for a reference that means
+    no experiment.
     """
     (found,) = ask(store, (_ANCHORS, [find_experiments(store, reference), metric]))
     rows = []

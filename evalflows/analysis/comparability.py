@@ -8,6 +8,7 @@ from typing import Any
 
 from evalflows.analysis.pairing import MatchedExamples
 from evalflows.specs.code_versions import listed
+from evalflows.specs.dialogue import USER, USER_CHECK
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store.described import DescribedEvaluator, from_described, panels_of
 from evalflows.store.records import ExperimentRow, Json, Reason, answered_by
@@ -286,8 +287,8 @@ def _of_providers(candidate: ServedBy, baseline: ServedBy) -> Iterator[Differenc
     """Yield what the providers have changed behind the names of models: a judge's model is compared by `_of_judges`."""
     for asked_by, model in sorted(candidate.keys() & baseline.keys()):
         now, then = candidate[asked_by, model], baseline[asked_by, model]
-        who = asked_by or "the target"
-        if not asked_by and now.models.isdisjoint(then.models):
+        who, is_judge = asked_by or "the target", asked_by not in ("", USER, USER_CHECK)
+        if not is_judge and now.models.isdisjoint(then.models):
             changed = f"another model: {', '.join(sorted(then.models))} then, {', '.join(sorted(now.models))} now"
         elif now.fingerprints and then.fingerprints and now.fingerprints.isdisjoint(then.fingerprints):
             of_each = (", ".join(sorted(side.fingerprints)[:3]) for side in (then, now))
@@ -295,7 +296,7 @@ def _of_providers(candidate: ServedBy, baseline: ServedBy) -> Iterator[Differenc
         else:
             continue
         text = f"the provider of {model} has answered {who} since {now.since:%Y-%m-%d %H:%M} with {changed}"
-        yield Difference(what="provider", text=text, metric=asked_by or None)
+        yield Difference(what="provider", text=text, metric=asked_by if is_judge else None)
 
 
 def served_by(store: Store, row: ExperimentRow) -> ServedBy:

@@ -309,9 +309,9 @@ class ExperimentRow:
 
 def answered_by(target_kind: str, target: str, spec: Json) -> str:
     """Return the kind of who answered in an experiment: of a conversation, of the target that the user talks to."""
-    if target_kind != "conversation":
-        return target_kind
-    return next(str(each["target"]["kind"]) for each in json.loads(spec)["targets"] if each["name"] == target)
+    targets = json.loads(spec)["targets"] if target_kind == "conversation" else []
+    inner = (each.get("target") or {} for each in targets if each["name"] == target)
+    return str(next(inner, {}).get("kind", target_kind))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -260,7 +260,7 @@ def test_baselines_are_approved_listed_and_told_apart(new_folder: Callable[[], F
 def test_of_one_experiment_the_lowest_scores_are_shown_and_that_command_works(new_folder: Callable[[], Folder]) -> None:
     folder = new_folder()
     spec = folder.write([], {"evaluators": ["exact_match", "contains"]}, one=OLD[:40])
-    assert "examples that are lowest: one\n" in folder("run", spec).stdout
+    assert "worst examples: one\n" in folder("run", spec).stdout
     ((identity,),) = folder.rows("select experiment_id from experiments")
     lines = folder("show", identity, "--all").stdout.splitlines()
     assert len([line for line in lines if re.match(r"  q\d+: 0  Question", line)]) == 5

@@ -17,7 +17,7 @@ from evalflows.analysis.comparability import JUDGE_DRIFT, JUDGE_LOST, Difference
 from evalflows.analysis.figures import figure
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.stats.arrays import FloatArray
-from evalflows.stats.e_processes import STEP, Bets, StreamEvidence, moved_p_value, since_last, stream_evidence
+from evalflows.stats.e_processes import STEP, Bets, StreamEvidence, moved_p_value, stream_evidence
 from evalflows.stats.proportions import normal_quantile
 from evalflows.store.records import CheckRow, ExperimentRow, derived_id, drift_batch, to_json
 from evalflows.store.store import Store
@@ -248,14 +248,12 @@ def _moved(stream: AnchorStream, is_after: NDArray[np.bool_], scale: float) -> f
 def judge_evidence(
     stream: AnchorStream, scale: float, *, begins: Sequence[int] | None = None, at_once: bool = False
 ) -> StreamEvidence:
-    """Return the evidence that a judge has changed: in its scores, in their errors, and since the last time that it
-    judged the same anchor."""
-    errors, values = (stream.values - stream.known) / scale, stream.values / scale
-    everywhere = np.arange(len(values))
-    again, places = since_last(values, stream.anchors)
+    """Return the evidence that a judge has changed: in its scores, in their errors, and of the same anchors."""
+    errors, values, anchors = (stream.values - stream.known) / scale, stream.values / scale, stream.anchors
     bets = [
-        Bets([errors, np.abs(errors), *_levels(values)], everywhere),
-        Bets([again, np.abs(again)], places),
+        Bets([errors, np.abs(errors), *_levels(values)]),
+        Bets([values, np.abs(errors)], anchors),
+        Bets([values], anchors, apart=True),
     ]
     return stream_evidence(len(values), bets, ALPHA, begins=begins, at_once=at_once)
 
@@ -269,10 +267,10 @@ def _levels(values: FloatArray) -> list[FloatArray]:
 def _score_evidence(scores: ScoreStream, scale: float) -> StreamEvidence:
     values, size = scores.values / scale, -(-len(scores.values) // MOST_VALUES)
     if size <= 1:
-        return stream_evidence(len(values), [Bets(_levels(values), np.arange(len(values)))], ALPHA)
+        return stream_evidence(len(values), [Bets(_levels(values))], ALPHA)
     n_blocks = len(values) // size
     means = values[: n_blocks * size].reshape(n_blocks, size).mean(axis=1) * np.sqrt(size)
-    found = stream_evidence(n_blocks, [Bets([means], np.arange(n_blocks))], ALPHA)
+    found = stream_evidence(n_blocks, [Bets([means])], ALPHA)
     alarm, change = (None if place is None else place * size for place in (found.alarm, found.change))
     return StreamEvidence(found.evidence, alarm, change)
 

@@ -101,7 +101,7 @@ def judge_again(
     They decide no gate, and are no look at final examples. Without limits those of the experiments hold. Errors are
     those of `experiments_again`, and IncompleteError if judgements could not be made.
     """
-    judges = None if evaluators is None else GivenJudges(evaluators=evaluators, connections={})
+    judges = None if evaluators is None else GivenJudges(evaluators=evaluators)
     limits = {"budget_usd": budget_usd, "max_calls": max_calls}
     given = {name: limit for name, limit in limits.items() if limit is not None}
     return run_experiment(experiments_again(experiments, judges).model_copy(update=given), final=True)

@@ -437,14 +437,11 @@ def drift_differences(
             Difference(what=JUDGE_LOST if part in lost else JUDGE_DRIFT, text=text, metric=name, refuses=True)
             for name, (part, text) in ({metric: (metric, text) for metric, text in found.items()} | dependent).items()
         ),
-        *(Difference(what="anchors", text=_unknown(metric), metric=metric) for metric in sorted(unknown)),
+        *(Difference(what="anchors", text=_UNKNOWN.format(metric), metric=metric) for metric in sorted(unknown)),
     ]
 
 
-def _unknown(metric: str) -> str:
-    return (
-        f"whether the judge of {metric} has drifted is not known: it did not judge the same anchors with the baseline"
-    )
+_UNKNOWN = "whether the judge of {} has drifted is not known: it did not judge the same anchors with the baseline"
 
 
 def drift_text(metric: str, drift: Drift) -> str:

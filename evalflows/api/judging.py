@@ -92,7 +92,7 @@ def judge_again(
     check_people(store, people)
     if evaluators is not None:
         several = evaluators if isinstance(evaluators, list | tuple) else [evaluators]
-        given = GivenJudges(evaluators=[evaluator_fields(evaluator) for evaluator in several], connections={})
+        given = GivenJudges(evaluators=[*map(evaluator_fields, several)])
     references = [one if isinstance(one, str) else identity_of(store, one) for one in judged]
     spec = spec_again(references, given, production, since, until)
     if settings:

@@ -224,13 +224,6 @@ def _judges_table(metrics: Sequence["MetricOfTwo"]) -> Table:
     return out
 
 
-def _text(content: str | None) -> str:
-    """Return a content on one line: the text of its only field, else all of it as JSON."""
-    fields = from_json(content) or {}
-    only = next(iter(fields.values())) if len(fields) == 1 else None
-    return one_line(only if isinstance(only, str) else content or "")
-
-
 def _flips_table(
     store: Store,
     record: "TwoJudges",
@@ -239,6 +232,7 @@ def _flips_table(
     with_texts: bool,
 ) -> Table:
     from evalflows.reports.two_judges import said_by, texts_of
+    from evalflows.store.queries.labels import text_of
 
     said = texts_of(store, record, [flip for _, flip in flips]) if with_texts else {}
     out = table(
@@ -249,10 +243,13 @@ def _flips_table(
         parts += [flip.target or "" if len(record.before) > 1 else "", metric.metric if len(record.metrics) > 1 else ""]
         named = " ".join(filter(None, parts))
         texts = said.get(flip.unit)
-        contents = [] if texts is None else [_text(texts.inputs), _text(texts.outputs)]
+        contents = (texts.inputs, texts.outputs) if texts else ()
         comment = one_line(flip.comment_after or "")
         shown = comment if len(comment) <= SHORT or with_texts else f"{comment[:SHORT]}…"
         out.add_row(
-            cell_of_lines([named, *contents]), said_by(metric, flip, "before"), said_by(metric, flip, "after"), shown
+            cell_of_lines([named, *(one_line(text_of(from_json(text) or {})) for text in contents)]),
+            said_by(metric, flip, "before"),
+            said_by(metric, flip, "after"),
+            shown,
         )
     return out

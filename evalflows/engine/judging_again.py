@@ -7,7 +7,7 @@ latencies and costs. They have no gates: what other judges would do to a gate is
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from math import ceil
 from pathlib import Path
@@ -53,7 +53,7 @@ class GivenJudges:
     """Evaluators as a spec has them, and the connections that their file has."""
 
     evaluators: Sequence[Any]
-    connections: Mapping[str, ConnectionSpec]
+    connections: Mapping[str, ConnectionSpec] = field(default_factory=dict)
 
 
 def load_judges(path: str | Path) -> GivenJudges:
@@ -64,7 +64,7 @@ def load_judges(path: str | Path) -> GivenJudges:
     where, text, wanted = str(path), read_text(path), "an evaluator (use: …), a list of them, or a spec with evaluators"
     is_list = re.match(r"(\s|#.*\n)*-\s", text) is not None
     fields = load_text(f"evaluators:\n{text}" if is_list else text, where, wanted=wanted)
-    given = fields.get("evaluators", [fields] if "use" in fields else [])
+    given = fields.get("evaluators", fields if "use" in fields else [])
     if not (evaluators := given if isinstance(given, list) else [given]):
         raise InputError(f"{where}: got {', '.join(map(str, fields)) or 'nothing'}, wanted {wanted}")
     return GivenJudges(evaluators=evaluators, connections=_parsed(Connections, fields.get("connections", {}), where))

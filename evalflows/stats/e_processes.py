@@ -70,10 +70,8 @@ def stream_evidence(
     bets = [bet for bet in bets if len(bet.places)]
     if not bets or not len(begins):
         return StreamEvidence(np.ones(n), None, None)
-    of_begin = np.zeros((len(begins), n))
-    for bet in bets:
-        paid = _logarithms_paid(np.stack(bet.features, axis=1))
-        total = np.vstack([np.zeros(paid.shape[1]), np.cumsum(paid, axis=0)])
+    of_begin, totals = np.zeros((len(begins), n)), [_total_paid(bet) for bet in bets]
+    for bet, total in zip(bets, totals, strict=True):
         seen = np.searchsorted(bet.places, np.arange(n), side="right")  # values with features, by the stream's number
         for number, first in enumerate(np.searchsorted(bet.places, begins)):
             won = np.exp(np.minimum(total[first:] - total[first], LARGEST)).mean(axis=1)
@@ -83,28 +81,27 @@ def stream_evidence(
     if not len(alarms):
         return StreamEvidence(evidence, None, None)
     alarm = int(alarms[0])
-    return StreamEvidence(evidence, alarm, _most_likely(bets, alarm, int(begins[0])))
+    return StreamEvidence(evidence, alarm, _most_likely(bets, totals, alarm, int(begins[0])))
 
 
-def _most_likely(bets: Sequence[Bets], alarm: int, first: int) -> int:
+def _most_likely(bets: Sequence[Bets], totals: Sequence[FloatArray], alarm: int, first: int) -> int:
     """Return the number of the value, not before `first`, since which the bets would have won the most."""
     begins = np.arange(first, alarm + 1)
     won = np.zeros(len(begins))
-    for bet in bets:
-        paid = _logarithms_paid(np.stack(bet.features, axis=1))
-        total = np.vstack([np.zeros(paid.shape[1]), np.cumsum(paid, axis=0)])
+    for bet, total in zip(bets, totals, strict=True):
         at_end, at_begin = (np.searchsorted(bet.places, places) for places in (alarm + 1, begins))
         won += np.exp(np.minimum(total[at_end] - total[at_begin], LARGEST)).mean(axis=1)
     return first + int(np.argmax(won))
 
 
-def _logarithms_paid(features: FloatArray) -> FloatArray:
-    """Return what each bet on each value pays, as a logarithm; shape (n, bets)."""
+def _total_paid(bets: Bets) -> FloatArray:
+    """Return what each bet has paid before each of the m values and after the last, as a logarithm; (m + 1, bets)."""
+    features = np.stack(bets.features, axis=1)
     stakes = np.array([*STAKES, *(-stake for stake in STAKES)])
     exponents = (features[:, :, None] * stakes).reshape(len(features), -1)
     seen = np.arange(1, len(features) + 1)[:, None]
-    paid: FloatArray = exponents - np.log(np.cumsum(np.exp(exponents), axis=0) / seen)
-    return paid
+    paid = exponents - np.log(np.cumsum(np.exp(exponents), axis=0) / seen)
+    return np.vstack([np.zeros(paid.shape[1]), np.cumsum(paid, axis=0)])
 
 
 def since_last(values: FloatArray, subjects: NDArray[np.int64]) -> tuple[FloatArray, NDArray[np.int64]]:

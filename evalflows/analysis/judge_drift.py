@@ -273,8 +273,8 @@ def _score_evidence(scores: ScoreStream, scale: float) -> StreamEvidence:
     n_blocks = len(values) // size
     means = values[: n_blocks * size].reshape(n_blocks, size).mean(axis=1) * np.sqrt(size)
     found = stream_evidence(n_blocks, [Bets([means], np.arange(n_blocks))], ALPHA)
-    alarm, change = (None if place is None else place * size for place in (found.alarm, found.change))
-    return StreamEvidence(found.evidence, alarm, change)
+    alarm = None if found.alarm is None else (found.alarm + 1) * size - 1  # a block is known with its last value
+    return StreamEvidence(found.evidence, alarm, None if found.change is None else found.change * size)
 
 
 def _shift(values: FloatArray, is_after: NDArray[np.bool_], subjects: NDArray[np.int64] | None = None) -> Shift | None:

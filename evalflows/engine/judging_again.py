@@ -92,28 +92,27 @@ def experiments_again(references: Sequence[str], judges: GivenJudges | None = No
             got = ", ".join(f"{row.name} with {getattr(row, name)}" for row in rows)
             raise InputError(f"judge: {name}: got {got}, wanted the same examples and repetitions for all")
     spec, names = experiment_spec(rows[-1]), [row.target for row in rows]
-    targets = [
-        RecordedTarget(
-            kind="recorded",
-            name=row.target if names.count(row.target) == 1 else unique_name(row.target, row.experiment_id),
-            experiment=row.experiment_id,
-        )
+    sources = {
+        row.target if names.count(row.target) == 1 else unique_name(row.target, row.experiment_id): row.experiment_id
         for row in rows
-    ]
+    }
     base = spec.baseline or spec.targets[0].name
     is_one_run = len({row.run_group for row in rows}) == 1
     return _again(
-        spec,
+        replaying(spec, sources),
         judges,
-        [row.experiment_id for row in rows],
+        [*sources.values()],
         name=f"{spec.name if len(rows) > 1 else rows[0].name}-{SUFFIX}",
         description=f"Answers of {', '.join(row.name for row in rows)}, judged again",
-        targets=targets,
-        baseline=base if is_one_run and base in names else targets[0].name,
-        gates=[],
-        compare=None,
+        baseline=base if is_one_run and base in names else next(iter(sources)),
         run_key=None,
     )
+
+
+def replaying(spec: ExperimentSpec, sources: Mapping[str, str], **changes: Any) -> ExperimentSpec:
+    """Return the spec whose targets replay the answers of experiments, by the targets' names; no gate decides on it."""
+    targets = [RecordedTarget(kind="recorded", name=name, experiment=source) for name, source in sources.items()]
+    return spec.model_copy(update={"targets": targets, "baseline": None, "gates": [], "compare": None} | changes)
 
 
 def comparison_again(reference: str, judges: GivenJudges | None = None) -> ComparisonSpec:

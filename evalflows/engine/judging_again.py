@@ -26,7 +26,7 @@ from evalflows.llm.prices import Tokens, price_of
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.connections import Connections, ConnectionSpec
 from evalflows.specs.errors import InputError, NotFoundError, first_problem
-from evalflows.specs.evaluator import SAMPLE, EvaluatorSpec, JudgeSpec
+from evalflows.specs.evaluator import PANEL, SAMPLE, EvaluatorSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import load_text, read_text
 from evalflows.specs.target import RecordedTarget
@@ -193,6 +193,8 @@ def _standing_in(own: Sequence[JudgeSpec], given: Sequence[JudgeSpec] | None, sc
     """
     if given is None:
         return list(own)
+    if panel := next((judge for judge in given if judge.use == PANEL), None):
+        raise InputError(f"--with: got the panel {panel.metric!r}, wanted its judges, each with the name of one before")
     prepared = [prepare_evaluator(evaluator, scope) for evaluator in own]
     names = [evaluator.metric for evaluator in own]
     judges = [p.name for p in prepared if connections_of([p]) or any(map(evaluator_may_call_unrecorded, p.all))]

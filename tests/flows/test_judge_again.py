@@ -221,9 +221,11 @@ def test_what_cannot_be_judged_again_is_refused_before_anything_is_paid(endpoint
     calls = endpoint.calls
     Path("two.yaml").write_text("# two\n- {use: contains, name: right}\n- {use: contains, name: wrong}\n")
     Path("none.yaml").write_text("name: support\n")
+    Path("panel.yaml").write_text("{use: panel, name: right, panel: [{use: contains}, {use: exact_match}]}")
     for arguments, wanted in (
         (("support", "--with", "two.yaml"), "got the judge 'wrong', wanted the name of the one that it stands in for"),
         (("support", "--with", "none.yaml"), "wanted an evaluator"),
+        (("support", "--with", "panel.yaml"), "got the panel 'right', wanted its judges"),
         (("support", "other"), "wanted the same examples and repetitions for all"),
         (("--in", "live", "--since", "2026-11-20"), "wanted a trace evaluation"),
         (("support", "--since", "2026-11-20"), "wanted --in EVALUATION"),

@@ -1,11 +1,13 @@
 """Run an experiment: freeze the dataset, answer it with every target, evaluate every answer, test differences."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalflows.engine.chunks import CHUNKS_AT_ONCE, rounds_of
+from evalflows.engine.judging_again import GivenJudges, experiments_again
 from evalflows.engine.order import waves_of
 from evalflows.flows.light_flow import light_flow
 from evalflows.specs.experiment import ExperimentSpec
@@ -84,3 +86,22 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None, final: bool 
         if fails_with_gate(spec):
             raise_if_failed(decisions)
         return completed([experiment.experiment_id for experiment in experiments], decisions)
+
+
+def judge_again(
+    experiments: Sequence[str],
+    evaluators: Sequence[Any] | None = None,
+    *,
+    budget_usd: float | None = None,
+    max_calls: int | None = None,
+) -> list[str]:
+    """Judge stored answers again within the flow or the task that calls this, as `evalflows.judge_again` does, and
+    return the ids of the new experiments in the order of the old ones.
+
+    They decide no gate, and are no look at final examples. Without limits those of the experiments hold. Errors are
+    those of `experiments_again`, and IncompleteError if judgements could not be made.
+    """
+    judges = None if evaluators is None else GivenJudges(evaluators=evaluators)
+    limits = {"budget_usd": budget_usd, "max_calls": max_calls}
+    given = {name: limit for name, limit in limits.items() if limit is not None}
+    return run_experiment(experiments_again(experiments, judges).model_copy(update=given), final=True)

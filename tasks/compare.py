@@ -10,7 +10,7 @@ from prefect.cache_policies import NO_CACHE
 
 from evalflows.analysis.judge_biases import agreements, as_check
 from evalflows.analysis.judge_drift import publish_drift
-from evalflows.analysis.judge_exclusions import of_comparison
+from evalflows.analysis.judge_exclusions import exclusions_in
 from evalflows.analysis.preferences import Preferences, preferences_in, slices
 from evalflows.analysis.win_rates import Look, Slices, WinRateEstimates, estimate_win_rates, look_at
 from evalflows.engine.anchors import with_frozen_anchors
@@ -210,7 +210,8 @@ def _estimated(
     else:
         seen = frozenset(look.places)
         metrics = [metric.of_examples(seen) for metric in preferences_in(store, row, examples[: look.n_seen])]
-    excluded = of_comparison(store, row, {metric.metric: metric.evaluator for metric in metrics})
+    found = exclusions_in(store, row, {metric.metric: metric.evaluator for metric in metrics})
+    excluded = {metric: exclusion.reason for metric, exclusion in found.items()}
     spec = comparison_spec(row)
     return estimate_win_rates(row.comparison_id, metrics, spec, by_slice, systems.names, excluded, look), metrics
 

@@ -7,7 +7,7 @@ from functools import partial
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from evalflows.analysis.judge_exclusions import JudgedMetric, by_controls, by_fallback, by_people, exclusions
+from evalflows.analysis.judge_exclusions import exclusions_in
 from evalflows.analysis.robustness import composite_runs, criteria, pareto_check, robustness_batch, weights_check
 from evalflows.engine.composites import ScoresByRun, composite_rows
 from evalflows.engine.experiments import Context, Experiment, experiment_of
@@ -86,12 +86,7 @@ def _seats(experiment: Experiment, panel: CompositeSpec) -> Seats:
     """Return who of a panel counts: judges that failed validation do not, nor those whose fallback judged mostly."""
     store, row = experiment.store, experiment.row
     versions = {judge.name: judge.version for judge in from_described(row.evaluators)}
-    found = exclusions(
-        [JudgedMetric(metric, metric, versions.get(metric, "")) for metric in panel.panel],
-        by_controls(store, [row.run_group])[row.run_group],
-        by_people(store),
-        by_fallback(store, {row.experiment_id: row.spec}).get(row.experiment_id, {}),
-    )
+    found = exclusions_in(store, row, {metric: metric for metric in panel.panel})
     left_out = {metric: f"{exclusion.text}: {exclusion.message}" for metric, exclusion in found.items()}
     return seats_of(panel, versions, left_out, people_alphas(store))
 

@@ -7,7 +7,7 @@ from functools import reduce
 import numpy as np
 
 from evalflows.analysis.differences import ExperimentPair, MetricReader
-from evalflows.analysis.figures import estimate
+from evalflows.analysis.figures import estimate_text
 from evalflows.specs.errors import InputError, names_to_choose
 from evalflows.specs.metric_names import MEASURES, TRIAL
 from evalflows.stats.selection import Selection, WinnersFigure, select_best
@@ -71,11 +71,10 @@ class Best:
 
 
 def _text(figure: WinnersFigure, metric: str, *, signed: bool = False) -> str:
-    naive, _ = estimate(figure.naive, None, None, metric, signed=signed)
+    naive = estimate_text(figure.naive, None, None, metric, signed=signed)
     if figure.corrected is None:
         return f"{naive}, and does not vary"
-    ends, marks = (figure.low, figure.high), (0,) if signed else ()
-    corrected = " ".join(filter(None, estimate(figure.corrected, *ends, metric, signed=signed, marks=marks)))
+    corrected = estimate_text(figure.corrected, figure.low, figure.high, metric, signed=signed)
     return f"{corrected}, corrected for its having been chosen (uncorrected {naive})"
 
 

@@ -52,9 +52,9 @@ where experiment_id = ? and judge_model is not null and status = 'scored' group 
 
 
 _SERVED = """
-select coalesce(evaluator, ''), model, coalesce(answered_by, model), system_fingerprint, min(started_at)
-from source.calls where experiment_id = ? and status = 'ok' and kind in ('chat', 'embedding')
-group by all order by all
+select coalesce(evaluator, ''), model, list(distinct coalesce(answered_by, model)),
+       coalesce(list(distinct system_fingerprint) filter (system_fingerprint <> ''), []), min(started_at)
+from source.calls where experiment_id = ? and status = 'ok' and kind in ('chat', 'embedding') group by all
 """
 
 
@@ -301,15 +301,10 @@ def _of_providers(candidate: ServedBy, baseline: ServedBy) -> Iterator[Differenc
 
 def served_by(store: Store, row: ExperimentRow) -> ServedBy:
     """Return what answered the calls that an experiment paid for; answers from the ledger are not among these."""
-    found: dict[tuple[str, str], Served] = {}
-    for asked_by, model, reported, fingerprint, since in store.query(_SERVED, [row.experiment_id]):
-        before = found.get((asked_by, model), Served(models=frozenset(), fingerprints=frozenset(), since=since))
-        found[asked_by, model] = Served(
-            models=before.models | {reported},
-            fingerprints=before.fingerprints | ({fingerprint} if fingerprint else set()),
-            since=min(before.since, since),
-        )
-    return found
+    return {
+        (asked_by, model): Served(models=frozenset(models), fingerprints=frozenset(fingerprints), since=since)
+        for asked_by, model, models, fingerprints, since in store.query(_SERVED, [row.experiment_id])
+    }
 
 
 def judge_models(store: Store, row: ExperimentRow) -> JudgeModels:

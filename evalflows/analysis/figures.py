@@ -97,6 +97,13 @@ def estimate(
     return figure(value, metric, signed=signed, digits=digits), f"[{', '.join(ends)}]"
 
 
+def estimate_text(
+    value: float | None, low: float | None, high: float | None, metric: str, *, signed: bool = False
+) -> str:
+    """Format a value with its interval, if it has one; 0 is a mark of a signed one."""
+    return " ".join(filter(None, estimate(value, low, high, metric, signed=signed, marks=(0,) if signed else ())))
+
+
 def percent(share: float | None, low: float | None, high: float | None) -> str:
     """Format a share with its interval, if it has one; None as `-`."""
     return " ".join(filter(None, percent_estimate(share, low, high)))

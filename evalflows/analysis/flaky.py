@@ -3,7 +3,7 @@ quarantine weigh in verdicts."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -250,7 +250,9 @@ def _noise(metric: str, values: Sequence[RepeatedValues], n_examples: int) -> Me
         for value, p, is_flaky in zip(seen, departing.p_values, ~others, strict=True)
         if is_flaky
     ]
-    return MetricNoise(**{name: getattr(noise, name) for name in _FIELDS}, flaky=sorted(flaky, key=_by_evidence))
+    return replace(
+        noise, flaky=sorted(flaky, key=lambda example: (example.p_value, -example.within, example.example_id))
+    )
 
 
 def _flaky(value: RepeatedValues, noise: MetricNoise, p_value: float) -> FlakyExample:
@@ -265,10 +267,6 @@ def _flaky(value: RepeatedValues, noise: MetricNoise, p_value: float) -> FlakyEx
         p_value=p_value,
         weight=noise.weight(value.example_id, 1) or 0.0,
     )
-
-
-def _by_evidence(example: FlakyExample) -> tuple[float, float, str]:
-    return example.p_value, -example.within, example.example_id
 
 
 def observed_before(store: Store, experiment: ExperimentRow) -> Repeated:
@@ -396,6 +394,3 @@ def check_quarantine(prepared: "PreparedExperiment", examples: Sequence[ExampleR
                 raise InputError(
                     f"quarantine: got the final example {name!r}, wanted final ones by flip_rate_above only"
                 )
-
-
-_FIELDS = tuple(name for name in MetricNoise.__slots__ if name != "flaky")

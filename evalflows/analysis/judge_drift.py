@@ -271,8 +271,8 @@ def _score_evidence(scores: ScoreStream, scale: float) -> StreamEvidence:
     n_blocks = len(values) // size
     means = values[: n_blocks * size].reshape(n_blocks, size).mean(axis=1) * np.sqrt(size)
     found = stream_evidence(n_blocks, [Bets([means])], ALPHA)
-    alarm, change = (None if place is None else place * size for place in (found.alarm, found.change))
-    return StreamEvidence(found.evidence, alarm, change)
+    alarm = None if found.alarm is None else (found.alarm + 1) * size - 1  # a block is known with its last value
+    return StreamEvidence(found.evidence, alarm, None if found.change is None else found.change * size)
 
 
 def _shift(values: FloatArray, is_after: NDArray[np.bool_], subjects: NDArray[np.int64] | None = None) -> Shift | None:
@@ -435,14 +435,11 @@ def drift_differences(
             Difference(what=JUDGE_LOST if part in lost else JUDGE_DRIFT, text=text, metric=name, refuses=True)
             for name, (part, text) in ({metric: (metric, text) for metric, text in found.items()} | dependent).items()
         ),
-        *(Difference(what="anchors", text=_unknown(metric), metric=metric) for metric in sorted(unknown)),
+        *(Difference(what="anchors", text=_UNKNOWN.format(metric), metric=metric) for metric in sorted(unknown)),
     ]
 
 
-def _unknown(metric: str) -> str:
-    return (
-        f"whether the judge of {metric} has drifted is not known: it did not judge the same anchors with the baseline"
-    )
+_UNKNOWN = "whether the judge of {} has drifted is not known: it did not judge the same anchors with the baseline"
 
 
 def drift_text(metric: str, drift: Drift) -> str:

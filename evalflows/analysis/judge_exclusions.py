@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from evalflows.specs.metric_names import base_metric
 from evalflows.store.described import from_described, panels_of
 from evalflows.store.queries.people_checks import people_checks
-from evalflows.store.records import ComparisonSetRow, Reason, ReasonCode, controls_batch, from_json
+from evalflows.store.records import ComparisonSetRow, ExperimentRow, Reason, ReasonCode, controls_batch, from_json
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
@@ -269,13 +269,18 @@ def stepped_in(store: Store, specs: Mapping[str, str]) -> list[Stepped]:
     return found
 
 
-def of_comparison(store: Store, row: ComparisonSetRow, evaluators: Mapping[str, str]) -> dict[str, Reason]:
-    """Return the metrics of a comparison that decide nothing, and why; `evaluators` are those that gave them."""
+def exclusions_in(
+    store: Store, row: ExperimentRow | ComparisonSetRow, evaluators: Mapping[str, str]
+) -> dict[str, Exclusion]:
+    """Return the metrics of an experiment or a comparison that decide nothing; `evaluators` gave them."""
+    if isinstance(row, ComparisonSetRow):
+        owner = group = row.comparison_id
+    else:
+        owner, group = row.experiment_id, row.run_group
     versions = {judge.name: judge.version for judge in from_described(row.evaluators)}
     judged = [JudgedMetric(metric, name, versions.get(name, "")) for metric, name in evaluators.items()]
-    controls = by_controls(store, [row.comparison_id])[row.comparison_id]
-    fallback = by_fallback(store, {row.comparison_id: row.spec}).get(row.comparison_id, {})
-    return {metric: e.reason for metric, e in exclusions(judged, controls, by_people(store), fallback).items()}
+    fallback = by_fallback(store, {owner: row.spec}).get(owner, {})
+    return exclusions(judged, by_controls(store, [group])[group], by_people(store), fallback)
 
 
 def by_fallback(store: Store, specs: Mapping[str, str]) -> dict[str, dict[str, Exclusion]]:

@@ -6,7 +6,6 @@ split counts nowhere. Where people labelled a random sample, only that counts. T
 """
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -18,7 +17,7 @@ from evalflows.specs.errors import InputError
 from evalflows.stats.agreement import Metric, agreement, krippendorff_alpha
 from evalflows.stats.judge_error import confusion, judge_error, prediction_powered_mean
 from evalflows.stats.means import mean_estimate
-from evalflows.store.queries.labels import JudgeOfLabels, LabelledMetric, labelled_items
+from evalflows.store.queries.labels import JudgeOfLabels, LabelledMetric, labelled_items, majority
 from evalflows.store.records import PEOPLE_PREFIX, CheckRow, derived_id, to_json
 from evalflows.store.store import Store
 
@@ -96,19 +95,12 @@ def _combined_labels(labels: pd.DataFrame, kind: Kind) -> pd.DataFrame:
     and the mean chance."""
     labels_to_count = labels.assign(label=labels.value if kind == "yes_no" else labels.label)
     by_unit = labels_to_count.groupby("unit", sort=True)
-    majority = {unit: _majority(list(given)) for unit, given in by_unit.label}
-    label, counted = pd.Series(majority, dtype=object), labels_to_count
+    label = pd.Series({unit: majority(given.dropna()) for unit, given in by_unit.label}, dtype=object)
+    counted = labels_to_count
     if kind != "numbers":
         counted = labels_to_count[labels_to_count.label == labels_to_count.unit.map(label)]
     value = counted.groupby("unit").value.mean()
     return pd.DataFrame({"value": value, "label": label, "chance": by_unit.chance.mean()})
-
-
-def _majority(given: Sequence[Any]) -> Any:
-    """Return the most frequent label; None for a tie or without labels."""
-    most = Counter(label for label in given if not pd.isna(label)).most_common(2)
-    is_tie = len(most) == 2 and most[0][1] == most[1][1]
-    return most[0][0] if most and not is_tie else None
 
 
 def agreement_figures(joined: JudgeAndLabels, confidence_level: float) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from evalflows.analysis.comparability import JUDGE_DRIFT
-from evalflows.analysis.figures import estimate, figure
+from evalflows.analysis.figures import estimate_text, figure
 from evalflows.analysis.judge_exclusions import Exclusion, by_people
 from evalflows.specs.errors import InputError
 from evalflows.specs.gate import ProductionBaseline
@@ -637,7 +637,7 @@ def _value(row: WatchedWindowRow) -> str:
         value = "-" if row.value is None else f"{row.value:.1%}"
         ends = "" if row.ci_low is None or row.ci_high is None else f" [{row.ci_low:.1%}, {row.ci_high:.1%}]"
         return value + ends
-    return " ".join(filter(None, estimate(row.value, row.ci_low, row.ci_high, row.metric)))
+    return estimate_text(row.value, row.ci_low, row.ci_high, row.metric)
 
 
 def _name(row: WatchedWindowRow) -> str:

@@ -17,12 +17,12 @@ from evalflows.analysis.differences import ExperimentPair
 from evalflows.analysis.pairing import Clusters, PairedMetric
 from evalflows.analysis.rule_estimates import interval
 from evalflows.analysis.rules import Estimate, Facts, Interval
+from evalflows.engine.judging_again import replaying
 from evalflows.engine.prepare import PreparedExperiment, experiment_id, id_of_run_key
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec, RecalibrationSpec
 from evalflows.specs.metric_names import metric_of
-from evalflows.specs.target import RecordedTarget
 from evalflows.stats.judge_error import PredictionPowered, prediction_powered_mean
 from evalflows.stats.paired import PairedDifference
 from evalflows.store.described import DescribedEvaluator
@@ -67,23 +67,16 @@ def recalibration_spec(
     score."""
     versions = sorted(evaluator.version for evaluator in evaluators.values())
     key = derived_id(RECALIBRATION, baseline.experiment_id, recalibrate.sample, recalibrate.seed, *versions)
-    return spec.model_copy(
-        update={
-            "name": f"{spec.name}-{RECALIBRATION}",
-            "description": f"Answers of {baseline.name}, scored again for comparison",
-            "dataset": DatasetSpec(
-                snapshot=baseline.snapshot_id,
-                sample=min(recalibrate.sample, baseline.n_examples),
-                seed=recalibrate.seed,
-            ),
-            "targets": [RecordedTarget(kind="recorded", name=RECALIBRATION, experiment=baseline.experiment_id)],
-            "baseline": None,
-            "repetitions": 1,
-            "gates": [],
-            "compare": None,
-            "summary_evaluators": [],
-            "run_key": f"{RECALIBRATION}-{key}",
-        }
+    size = min(recalibrate.sample, baseline.n_examples)
+    return replaying(
+        spec,
+        {RECALIBRATION: baseline.experiment_id},
+        name=f"{spec.name}-{RECALIBRATION}",
+        description=f"Answers of {baseline.name}, scored again for comparison",
+        dataset=DatasetSpec(snapshot=baseline.snapshot_id, sample=size, seed=recalibrate.seed),
+        repetitions=1,
+        summary_evaluators=[],
+        run_key=f"{RECALIBRATION}-{key}",
     )
 
 
@@ -107,20 +100,17 @@ def rejudgement_spec(spec: ExperimentSpec, candidate: ExperimentRow, baseline: E
 
     So it does with the candidate's, if some of their scores came from the ledger: these may be of the judge before.
     """
-    replayed = recalibration_spec(spec, evaluators_of(candidate), RecalibrationSpec(), baseline)
-    return replayed.model_copy(
-        update={
-            "name": f"{spec.name}-{REJUDGEMENT}",
-            "dataset": DatasetSpec(snapshot=baseline.snapshot_id),
-            "repetitions": baseline.repetitions,
-            "targets": [
-                RecordedTarget(kind="recorded", name=name, experiment=row.experiment_id)
-                for name, row in (("baseline", baseline), ("candidate", candidate))
-                if row is baseline or candidate.calls_cached
-            ],
-            "use_cache": False,
-            "run_key": f"{REJUDGEMENT}-{derived_id(baseline.experiment_id, candidate.experiment_id)}",
-        }
+    replayed = {"baseline": baseline, **({"candidate": candidate} if candidate.calls_cached else {})}
+    return replaying(
+        spec,
+        {name: row.experiment_id for name, row in replayed.items()},
+        name=f"{spec.name}-{REJUDGEMENT}",
+        description=f"Answers of {baseline.name}, judged again for comparison",
+        dataset=DatasetSpec(snapshot=baseline.snapshot_id),
+        repetitions=baseline.repetitions,
+        summary_evaluators=[],
+        use_cache=False,
+        run_key=f"{REJUDGEMENT}-{derived_id(baseline.experiment_id, candidate.experiment_id)}",
     )
 
 

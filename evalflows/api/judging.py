@@ -10,28 +10,19 @@ from evalflows.api.experiments import Evaluator, evaluator_fields
 from evalflows.api.results import Compared, identity_of
 from evalflows.api.running import run
 from evalflows.api.traces import evaluate_traces
-from evalflows.engine.judging_again import (
-    GivenJudges,
-    comparison_again,
-    experiments_again,
-    judged_before,
-    window_again,
-)
-from evalflows.llm.ledger import Calls
+from evalflows.engine.budget_parts import AnySpec
+from evalflows.engine.judging_again import GivenJudges, comparison_again, experiments_again, window_again, window_of
 from evalflows.reports.progress import Watch
 from evalflows.reports.two_judges import remarks_of, said_by
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.files import change_spec
-from evalflows.specs.traces import TraceEvaluationSpec
+from evalflows.specs.files import make_spec
 from evalflows.store.queries.lookup import is_comparison
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
-
-SpecAgain = ExperimentSpec | ComparisonSpec | TraceEvaluationSpec
 
 
 class JudgedAgain:
@@ -57,23 +48,18 @@ class JudgedAgain:
         """Return one row per metric and unit that the two judges score differently, the largest changes first."""
         import pandas as pd
 
-        return pd.DataFrame(
+        columns = ["metric", "example_id", "repetition", "before", "after"]
+        columns += ["comment_before", "comment_after", "unit", "unit_after"]
+        rows = [
             [
-                {
-                    "metric": metric.metric,
-                    "example_id": flip.example_id,
-                    "repetition": flip.repetition,
-                    "before": said_by(metric, flip, "before"),
-                    "after": said_by(metric, flip, "after"),
-                    "comment_before": flip.comment,
-                    "comment_after": flip.comment_after,
-                    "unit": flip.unit,
-                    "unit_after": flip.unit_after,
-                }
-                for metric in self.record.metrics
-                for flip in metric.flips
+                *(metric.metric, flip.example_id, flip.repetition),
+                *(said_by(metric, flip, "before"), said_by(metric, flip, "after")),
+                *(flip.comment, flip.comment_after, flip.unit, flip.unit_after),
             ]
-        )
+            for metric in self.record.metrics
+            for flip in metric.flips
+        ]
+        return pd.DataFrame(rows, columns=columns)
 
 
 def judge_again(
@@ -106,9 +92,11 @@ def judge_again(
     check_people(store, people)
     if evaluators is not None:
         several = evaluators if isinstance(evaluators, list | tuple) else [evaluators]
-        given = GivenJudges(evaluators=[evaluator_fields(evaluator) for evaluator in several], connections={})
+        given = GivenJudges(evaluators=[*map(evaluator_fields, several)])
     references = [one if isinstance(one, str) else identity_of(store, one) for one in judged]
-    spec = spec_again(references, given, production, since, until).model_copy(update=settings)
+    spec = spec_again(references, given, production, since, until)
+    if settings:
+        spec = make_spec(type(spec), {**spec.model_dump(mode="json"), **settings}, (), "judge_again")
     return JudgedAgain(run_again(spec, watch), people)
 
 
@@ -118,33 +106,30 @@ def spec_again(
     production: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
-    changes: Sequence[str] = (),
-) -> SpecAgain:
+) -> AnySpec:
     """Return the spec by which something is judged again. Raise InputError for what cannot be."""
     if production is not None:
         if references or since is None:
             got = f"{references[0]!r} beside it" if references else "no --since"
             raise InputError(f"--in {production!r}: got {got}, wanted a window of production alone: --since, --until")
-        return change_spec(window_again(production, since, until, judges), changes, "judge")
+        return window_again(production, since, until, judges)
     if since is not None or until is not None:
         raise InputError("judge: got --since or --until without --in, wanted --in EVALUATION")
     if not references:
         raise InputError("judge: got nothing, wanted experiments, a comparison, or --in EVALUATION")
-    if is_comparison(Store(), references[0]):
-        if len(references) > 1:
-            raise InputError(f"judge: got {len(references)} with a comparison among them, wanted a comparison alone")
-        return change_spec(comparison_again(references[0], judges), changes, "judge")
-    return change_spec(experiments_again(references, judges), changes, "judge")
+    if not is_comparison(Store(), references[0]):
+        return experiments_again(references, judges)
+    if len(references) > 1:
+        raise InputError(f"judge: got {len(references)} with a comparison among them, wanted a comparison alone")
+    return comparison_again(references[0], judges)
 
 
-def run_again(spec: SpecAgain, watch: Watch | None = None, calls: Calls | None = None) -> str:
+def run_again(spec: AnySpec, watch: Watch | None = None) -> str:
     """Judge by such a spec, and return what `two_judges` finds it by. Errors are those of `run`."""
     if isinstance(spec, ExperimentSpec):
-        return run(spec, None, watch, calls)[0]
+        return run(spec, None, watch)[0]
     if isinstance(spec, ComparisonSpec):
         return compare(spec, None, watch)
-    window = judged_before(spec.metadata)
-    assert isinstance(window, dict)
-    since, until = (datetime.fromisoformat(window[end]) for end in ("since", "until"))
+    since, until = window_of(spec)
     evaluate_traces(spec, backfill_from=since, backfill_to=until, watch=watch)
     return spec.name

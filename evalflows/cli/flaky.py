@@ -48,6 +48,8 @@ def _found(store: Store, reference: str | None) -> str:
 
 
 def _print(report: "FlakyReport") -> None:
+    import yaml
+
     out = console()
     seen = f"{report.experiments} experiment{'s' * (report.experiments != 1)} on {report.dataset}"
     for sentence in report.sentences or [f"no example was repeated under unchanged versions, in {seen}"]:
@@ -68,13 +70,5 @@ def _print(report: "FlakyReport") -> None:
     out.print(rows)
     echo("\nTo quarantine them, paste this into the spec, and say why:\n\nquarantine:")
     for entry in report.quarantine:
-        lines = ", ".join(f"{name}: {_yaml(value)}" for name, value in entry.items())
-        echo(f"  - {{{lines}}}")
-
-
-def _yaml(value: object) -> str:
-    """Return a value of an entry in YAML's flow style."""
-    import yaml
-
-    text: str = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True)
-    return text.removesuffix("\n...\n").rstrip("\n")
+        line = yaml.safe_dump(entry, default_flow_style=True, width=10**9, allow_unicode=True, sort_keys=False)
+        echo(f"  - {line}", nl=False)

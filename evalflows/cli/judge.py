@@ -1,7 +1,8 @@
 """Judge stored answers, pairs or items of production again, and print two judges side by side."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,7 +27,7 @@ from evalflows.store.store import Store, existing_store
 
 if TYPE_CHECKING:
     from evalflows.analysis.two_judges import MetricOfTwo, TwoJudges
-    from evalflows.api.judging import SpecAgain
+    from evalflows.engine.budget_parts import AnySpec
     from evalflows.reports.documents import PlannedCallsDocument
     from evalflows.store.queries.two_judges import TwoJudgements
 
@@ -84,72 +85,62 @@ def judge(
     """
     with one_line_errors(verbose):
         existing_store()
+        changes = (*changes, *(() if budget is None else (f"budget_usd={budget!r}",)))
+        make_spec, incomplete = partial(_spec, judged, judges, (production, since, until), changes), None
         if stored:
-            _print(_reference(judged, production), form=form, **shown)
+            if len(names := [*judged, *([production] if production else [])]) != 1:
+                raise InputError(f"--stored: got {len(names)} names, wanted one: what was judged again, or before")
+            (reference,) = names
+        elif only_plan:
+            os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+            from evalflows.cli.running import find_modules_here
+
+            find_modules_here()
+            _print_plan(make_spec(), form)
             return
-        if not only_plan:
-            _judge(judged, judges, (production, since, until), _changes(changes, budget), form, verbose, shown)
-            return
-        os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-        from evalflows.cli.running import find_modules_here
-
-        find_modules_here()
-        _print_plan(_spec(judged, judges, (production, since, until), _changes(changes, budget)), form)
-
-
-def _reference(judged: Sequence[str], production: str | None) -> str:
-    if len(names := [*judged, *([production] if production else [])]) != 1:
-        raise InputError(f"--stored: got {len(names)} names, wanted one: what was judged again, or before")
-    return names[0]
-
-
-def _changes(changes: Sequence[str], budget: float | None) -> list[str]:
-    return [*changes, *([] if budget is None else [f"budget_usd={budget!r}"])]
+        else:
+            reference, incomplete = _judge(make_spec, form, verbose, shown["people"])
+        _print(reference, form=form, **shown)
+        if incomplete is not None:
+            raise incomplete
 
 
 def _spec(
     judged: Sequence[str], judges: str, window: tuple[str | None, str | None, str | None], changes: Sequence[str]
-) -> "SpecAgain":
+) -> "AnySpec":
     from evalflows.api.judging import spec_again
     from evalflows.engine.judging_again import load_judges
+    from evalflows.specs.files import change_spec
 
     production, since, until = window
     bounds = moment("--since", since), moment("--until", until)
-    return spec_again(judged, None if judges == SAME else load_judges(judges), production, *bounds, changes)
+    given = None if judges == SAME else load_judges(judges)
+    return change_spec(spec_again(judged, given, production, *bounds), changes, "judge")
 
 
 def _judge(
-    judged: Sequence[str],
-    judges: str,
-    window: tuple[str | None, str | None, str | None],
-    changes: Sequence[str],
-    form: str,
-    verbose: bool,
-    shown: dict[str, Any],
-) -> None:
+    make_spec: Callable[[], "AnySpec"], form: str, verbose: bool, people: str | None
+) -> tuple[str, IncompleteError | None]:
+    """Judge by a spec, and return what it is found by, with the error if not all was judged."""
     from evalflows.analysis.two_judges import check_people
     from evalflows.cli.running import prepare_runs
 
-    check_people(Store(), shown["people"])  # before anything is paid
-    incomplete = None
+    check_people(Store(), people)  # before anything is paid
     with stdout_for(form), prepare_runs(verbose) as watch:
-        spec = _spec(judged, judges, window, changes)
+        spec = make_spec()
         from evalflows.api.judging import run_again
 
         try:
-            reference = run_again(spec, watch)
+            return run_again(spec, watch), None
         except IncompleteError as error:
             if not error.experiments:
                 raise
-            reference, incomplete = error.experiments[0], error
-    _print(reference, form=form, **shown)
-    if incomplete is not None:
-        raise incomplete
+            return error.experiments[0], error
 
 
-def _print_plan(spec: "SpecAgain", form: str) -> None:
+def _print_plan(spec: "AnySpec", form: str) -> None:
     from evalflows.analysis.figures import usd
-    from evalflows.analysis.plan_again import planned_again
+    from evalflows.engine.judging_again import planned_again
     from evalflows.specs.experiment import ExperimentSpec
 
     sentences: list[str] = []
@@ -233,13 +224,6 @@ def _judges_table(metrics: Sequence["MetricOfTwo"]) -> Table:
     return out
 
 
-def _text(content: str | None) -> str:
-    """Return a content on one line: the text of its only field, else all of it as JSON."""
-    fields = from_json(content) or {}
-    only = next(iter(fields.values())) if len(fields) == 1 else None
-    return one_line(only if isinstance(only, str) else content or "")
-
-
 def _flips_table(
     store: Store,
     record: "TwoJudges",
@@ -248,6 +232,7 @@ def _flips_table(
     with_texts: bool,
 ) -> Table:
     from evalflows.reports.two_judges import said_by, texts_of
+    from evalflows.store.queries.labels import text_of
 
     said = texts_of(store, record, [flip for _, flip in flips]) if with_texts else {}
     out = table(
@@ -258,10 +243,13 @@ def _flips_table(
         parts += [flip.target or "" if len(record.before) > 1 else "", metric.metric if len(record.metrics) > 1 else ""]
         named = " ".join(filter(None, parts))
         texts = said.get(flip.unit)
-        contents = [] if texts is None else [_text(texts.inputs), _text(texts.outputs)]
+        contents = (texts.inputs, texts.outputs) if texts else ()
         comment = one_line(flip.comment_after or "")
         shown = comment if len(comment) <= SHORT or with_texts else f"{comment[:SHORT]}…"
         out.add_row(
-            cell_of_lines([named, *contents]), said_by(metric, flip, "before"), said_by(metric, flip, "after"), shown
+            cell_of_lines([named, *(one_line(text_of(from_json(text) or {})) for text in contents)]),
+            said_by(metric, flip, "before"),
+            said_by(metric, flip, "after"),
+            shown,
         )
     return out

@@ -240,15 +240,6 @@ def _checks() -> Any:
     return _fields("Checks", experiments=_LIST[of_one])
 
 
-def _two_judges() -> Any:
-    from evalflows.analysis.two_judges import MetricOfTwo, TwoJudges
-    from evalflows.store.queries.two_judges import MetricJudge
-
-    judge = _record(MetricJudge, usd_each=float | None)
-    more = {"before": judge, "after": judge, "stricter": str | None, "usd_saved_each": float | None}
-    return _record(TwoJudges, metrics=_LIST[_record(MetricOfTwo, **more)], sentences=list[str])
-
-
 def _dataset() -> Any:
     from evalflows.reports.datasets import DatasetVersion, SnapshotCheck
     from evalflows.store.records import ExampleRow
@@ -270,7 +261,7 @@ DOCUMENTS: Mapping[str, Callable[[], Any]] = {
     "calibrate": partial(_of_record, "analysis.calibration", "Calibration"),
     "robustness": partial(_of_record, "analysis.robustness", "RobustnessReport"),
     "check": _checks,
-    "judge": _two_judges,
+    "judge": partial(_of_record, "analysis.two_judges", "TwoJudges", sentences=list[str]),
     "doctor": lambda: _fields("Doctor", is_sound=bool, findings=_of_records("store.doctor", "Finding"), n_files=int),
     "dataset ls": partial(_of_records, "reports.datasets", "ListedDataset", splits=dict[str, int]),
     "dataset show": _dataset,

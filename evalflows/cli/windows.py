@@ -4,7 +4,7 @@ from typing import Literal
 
 import click
 
-from evalflows.analysis.figures import estimate, figure
+from evalflows.analysis.figures import estimate_text, figure
 from evalflows.analysis.monitoring import WindowFigures, window_figures
 from evalflows.cli.late_commands import FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import Table, Text, console, echo, table
@@ -61,7 +61,7 @@ def windows(
 def _listed_window(found: list[WindowFigures], window: str) -> Table:
     out = table("metric", "slice", "window (UTC)", "n", "mean", "failed", "p50/p95 s", "cost USD", headings=2)
     for row in found:
-        mean = " ".join(filter(None, estimate(row.mean, row.ci_low, row.ci_high, row.metric)))
+        mean = estimate_text(row.mean, row.ci_low, row.ci_high, row.metric)
         when = f"{row.window_start:%Y-%m-%d}" if window == "day" else f"{row.window_start:%Y-%m-%d %H:%M}"
         failed = "" if row.failure_share is None else f"{row.failure_share:.1%}"
         latency = "" if row.latency_p50_s is None else f"{row.latency_p50_s:.2f}/{row.latency_p95_s:.2f}"

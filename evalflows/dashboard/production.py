@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Literal
 
-from evalflows.analysis.figures import estimate, tokens_text
+from evalflows.analysis.figures import estimate_text, tokens_text
 from evalflows.analysis.monitoring import Changed, WindowFigures, baseline_before, what_changed, window_figures
 from evalflows.dashboard.charts import Point
 from evalflows.dashboard.links import PROOF
@@ -152,7 +152,7 @@ def incident_page(site: Site, query: Query) -> Page:
         reasons=_reasons(changed),
         most_slices=MOST_SLICES,
         worst=worst_items(site.store, found, MOST_WORST),
-        value=" ".join(filter(None, estimate(found.value, found.ci_low, found.ci_high, found.metric))),
+        value=estimate_text(found.value, found.ci_low, found.ci_high, found.metric),
         events=sorted(
             (event for incident in episode.incidents for event in events_of(site.store, incident.incident_id)),
             key=lambda event: event.recorded_at,
@@ -239,7 +239,7 @@ def _one_watched(site: Site, rows: Sequence[WatchedWindowRow], alarms: Mapping[_
         points=points,
         bounds=[last.reference] if last.kind in ("threshold", "failure_share") and last.reference is not None else [],
         last=last,
-        last_value=" ".join(filter(None, estimate(last.value, last.ci_low, last.ci_high, last.metric))),
+        last_value=estimate_text(last.value, last.ci_low, last.ci_high, last.metric),
         in_words=f"{last.rule}, {last.slice}: {len(shown)} windows, the last one {last.outcome.replace('_', ' ')}",
     )
 
@@ -248,7 +248,7 @@ def _look(
     site: Site, row: WatchedWindowRow, before: WatchedWindowRow | None, alarms: Mapping[_LookKey, Incident]
 ) -> Point:
     incident = alarms.get((row.rule, row.slice, row.window_start))
-    value = " ".join(filter(None, estimate(row.value, row.ci_low, row.ci_high, row.metric)))
+    value = estimate_text(row.value, row.ci_low, row.ci_high, row.metric)
     return Point(
         at=row.window_start,
         value=row.value,
@@ -290,7 +290,7 @@ def _window(site: Site, window: WindowFigures, size: Size, incident: Incident | 
 
 
 def _mean(window: WindowFigures) -> str:
-    return " ".join(filter(None, estimate(window.mean, window.ci_low, window.ci_high, window.metric)))
+    return estimate_text(window.mean, window.ci_low, window.ci_high, window.metric)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

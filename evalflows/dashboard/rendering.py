@@ -20,7 +20,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup
 
-from evalflows.analysis.figures import estimate, figure, p_text, usd
+from evalflows.analysis.figures import estimate_text, figure, p_text, usd
 from evalflows.dashboard.charts import domain, histogram, line_sample, scatter, share_bar, sparkline, timeline, whisker
 from evalflows.dashboard.links import Links, query_text
 from evalflows.dashboard.texts import markdown, rendered
@@ -304,7 +304,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "figure": figure,
         "usd": usd,
-        "interval": _interval,
+        "interval": estimate_text,
         "p": p_text,
         "when": _when,
         "model": _model,
@@ -320,11 +320,6 @@ def _environment() -> Environment:
         drawn.__name__: drawn for drawn in CHARTS
     }
     return environment
-
-
-def _interval(value: float | None, low: float | None, high: float | None, metric: str, *, signed: bool = False) -> str:
-    marks = (0,) if signed else ()
-    return " ".join(filter(None, estimate(value, low, high, metric, signed=signed, marks=marks)))
 
 
 def _coded(text: str) -> Markup:

@@ -35,8 +35,6 @@ AT_LEAST = 30
 PAIR_VALUES = {"first": 1.0, "a": 1.0, "left": 1.0, "second": 0.0, "b": 0.0, "right": 0.0, "tie": 0.5}
 """The known score of a pair of answers: that of the one shown first."""
 
-POINTS = {"first": 1.0, "tie": 0.5, "second": 0.0}
-
 AnyPrepared = TypeVar("AnyPrepared", bound=Prepared[Any])
 
 SNAPSHOT = "snap-"
@@ -233,7 +231,7 @@ def _value(result: EvaluationResult, known: float | str, *, of_pairs: bool) -> t
     if isinstance(known, str):
         return (None if result.label is None else float(result.label == known)), 1.0
     if of_pairs:
-        return POINTS.get(result.winner or ""), known
+        return PAIR_VALUES.get(result.winner or ""), known
     return result.value, known
 
 

@@ -7,34 +7,38 @@ latencies and costs. They have no gates: what other judges would do to a gate is
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
+from math import ceil
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, cast
 
 from pydantic import TypeAdapter, ValidationError
 
+from evalflows.engine.budget_parts import AnySpec
 from evalflows.engine.may_call_models import evaluator_may_call_unrecorded
-from evalflows.engine.prepare import fields_with_texts
+from evalflows.engine.prepare import Of, fields_with_texts, prepare
 from evalflows.engine.spec_evaluators import connections_of, prepare_evaluator
 from evalflows.evaluators.binding import Scope
+from evalflows.llm.connections import resolve
+from evalflows.llm.local import LOCAL_MODEL
+from evalflows.llm.prices import Tokens, price_of
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.connections import Connections, ConnectionSpec
 from evalflows.specs.errors import InputError, NotFoundError, first_problem
-from evalflows.specs.evaluator import SAMPLE, EvaluatorSpec, JudgeSpec
+from evalflows.specs.evaluator import PANEL, SAMPLE, EvaluatorSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import load_text, read_text
 from evalflows.specs.target import RecordedTarget
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.queries.lookup import find_comparison, find_experiments, unique_name
-from evalflows.store.queries.two_judges import JUDGED_AGAIN
+from evalflows.store.queries.two_judges import JUDGED_AGAIN, metric_judges
 from evalflows.store.records import ComparisonSetRow, ExperimentRow, derived_id, new_id, now
 from evalflows.store.row_specs import comparison_spec, experiment_spec
 from evalflows.store.store import Store
+from evalflows.store.trace_records import evaluation_id
 
 SUFFIX = "judged-again"
-
-Spec = TypeVar("Spec", EvaluatorSpec, JudgeSpec)
 
 _UNFINISHED = f"""
 select spec from source.watermarks
@@ -49,7 +53,7 @@ class GivenJudges:
     """Evaluators as a spec has them, and the connections that their file has."""
 
     evaluators: Sequence[Any]
-    connections: Mapping[str, ConnectionSpec]
+    connections: Mapping[str, ConnectionSpec] = field(default_factory=dict)
 
 
 def load_judges(path: str | Path) -> GivenJudges:
@@ -60,7 +64,7 @@ def load_judges(path: str | Path) -> GivenJudges:
     where, text, wanted = str(path), read_text(path), "an evaluator (use: …), a list of them, or a spec with evaluators"
     is_list = re.match(r"(\s|#.*\n)*-\s", text) is not None
     fields = load_text(f"evaluators:\n{text}" if is_list else text, where, wanted=wanted)
-    given = fields.get("evaluators", [fields] if "use" in fields else [])
+    given = fields.get("evaluators", fields if "use" in fields else [])
     if not (evaluators := given if isinstance(given, list) else [given]):
         raise InputError(f"{where}: got {', '.join(map(str, fields)) or 'nothing'}, wanted {wanted}")
     return GivenJudges(evaluators=evaluators, connections=_parsed(Connections, fields.get("connections", {}), where))
@@ -88,28 +92,27 @@ def experiments_again(references: Sequence[str], judges: GivenJudges | None = No
             got = ", ".join(f"{row.name} with {getattr(row, name)}" for row in rows)
             raise InputError(f"judge: {name}: got {got}, wanted the same examples and repetitions for all")
     spec, names = experiment_spec(rows[-1]), [row.target for row in rows]
-    targets = [
-        RecordedTarget(
-            kind="recorded",
-            name=row.target if names.count(row.target) == 1 else unique_name(row.target, row.experiment_id),
-            experiment=row.experiment_id,
-        )
+    sources = {
+        row.target if names.count(row.target) == 1 else unique_name(row.target, row.experiment_id): row.experiment_id
         for row in rows
-    ]
+    }
     base = spec.baseline or spec.targets[0].name
     is_one_run = len({row.run_group for row in rows}) == 1
-    return spec.model_copy(
-        update={
-            "name": f"{spec.name if len(rows) > 1 else rows[0].name}-{SUFFIX}",
-            "description": f"Answers of {', '.join(row.name for row in rows)}, judged again",
-            "targets": targets,
-            "baseline": base if is_one_run and base in names else targets[0].name,
-            "evaluators": standing_in(spec.evaluators, _own(judges, list[EvaluatorSpec]), "item"),
-            "gates": [],
-            "compare": None,
-            **_of_all(spec, judges, [row.experiment_id for row in rows]),
-        }
+    return _again(
+        replaying(spec, sources),
+        judges,
+        [*sources.values()],
+        name=f"{spec.name if len(rows) > 1 else rows[0].name}-{SUFFIX}",
+        description=f"Answers of {', '.join(row.name for row in rows)}, judged again",
+        baseline=base if is_one_run and base in names else next(iter(sources)),
+        run_key=None,
     )
+
+
+def replaying(spec: ExperimentSpec, sources: Mapping[str, str], **changes: Any) -> ExperimentSpec:
+    """Return the spec whose targets replay the answers of experiments, by the targets' names; no gate decides on it."""
+    targets = [RecordedTarget(kind="recorded", name=name, experiment=source) for name, source in sources.items()]
+    return spec.model_copy(update={"targets": targets, "baseline": None, "gates": [], "compare": None} | changes)
 
 
 def comparison_again(reference: str, judges: GivenJudges | None = None) -> ComparisonSpec:
@@ -119,17 +122,11 @@ def comparison_again(reference: str, judges: GivenJudges | None = None) -> Compa
     """
     store = Store()
     row: ComparisonSetRow = store.read("comparison_sets", find_comparison(store, reference))[0]
-    spec = comparison_spec(row)
+    spec, name = comparison_spec(row), f"{row.name}-{SUFFIX}"
     if spec.votes is not None:
         raise InputError(f"judge: comparison {row.name!r}: got recorded votes, wanted a comparison by judges")
-    return spec.model_copy(
-        update={
-            "name": f"{row.name}-{SUFFIX}",
-            "description": f"Pairs of {row.name}, judged again",
-            "evaluators": standing_in(spec.evaluators, _own(judges, list[JudgeSpec]), "pair"),
-            **_of_all(spec, judges, [row.comparison_id]),
-        }
-    )
+    description = f"Pairs of {row.name}, judged again"
+    return _again(spec, judges, [row.comparison_id], name=name, description=description, run_key=None)
 
 
 def window_again(
@@ -146,53 +143,49 @@ def window_again(
         known = store.query("select distinct name from source.watermarks order by 1")
         names = ", ".join(name for (name,) in known) or "none yet"
         raise NotFoundError(f"--in {evaluation!r}: not in {store.layout.root}, wanted a trace evaluation: {names}")
-    spec = TraceEvaluationSpec.model_validate_json(found[0][0])
-    window = {"evaluation": evaluation, "since": since.isoformat(), "until": (until or now()).isoformat()}
-    again = spec.model_copy(
-        update={
-            "name": f"{evaluation}-{SUFFIX}-{derived_id(new_id('again'))[:8]}",
-            "description": f"What {evaluation} judges since {since:%Y-%m-%d %H:%M}, judged again",
-            "evaluators": standing_in(spec.evaluators, _own(judges, list[EvaluatorSpec]), "item"),
-            "watch": [],
-            "max_items": None,
-            **{name: value for name, value in _of_all(spec, judges, window).items() if name != "run_key"},
-        }
+    again = _again(
+        TraceEvaluationSpec.model_validate_json(found[0][0]),
+        judges,
+        {"evaluation": evaluation, "since": since.isoformat(), "until": (until or now()).isoformat()},
+        name=f"{evaluation}-{SUFFIX}-{derived_id(new_id('again'))[:8]}",
+        description=f"What {evaluation} judges since {since:%Y-%m-%d %H:%M}, judged again",
+        watch=[],
+        max_items=None,
     )
     for (text,) in store.query(_UNFINISHED, [evaluation]):
         begun = TraceEvaluationSpec.model_validate_json(text)
-        ends = ("since", "until") if until else ("since",)
-        is_same_window = all(begun.metadata[JUDGED_AGAIN][end] == window[end] for end in ends)
+        is_same_window = window_of(begun)[: 1 + bool(until)] == window_of(again)[: 1 + bool(until)]
         if is_same_window and begun.evaluators == fields_with_texts(again)["evaluators"]:
             return again.model_copy(update={"name": begun.name, "metadata": begun.metadata})
     return again
 
 
-def judged_before(metadata: Mapping[str, Any] | None) -> list[str] | dict[str, str] | None:
-    """Return what was judged before: ids, or a window of a trace evaluation; None if nothing was judged again."""
-    return (metadata or {}).get(JUDGED_AGAIN)
+def window_of(spec: TraceEvaluationSpec) -> list[datetime]:
+    """Return the ends of the window that a spec judges again."""
+    return [datetime.fromisoformat(spec.metadata[JUDGED_AGAIN][end]) for end in ("since", "until")]
 
 
 def replays(spec: ExperimentSpec) -> bool:
     """Return whether a spec judges stored answers again, so that its final examples have been answered."""
     sources = [isinstance(target, RecordedTarget) and target.experiment is not None for target in spec.targets]
-    return judged_before(spec.metadata) is not None and all(sources)
+    return JUDGED_AGAIN in spec.metadata and all(sources)
 
 
-def _own(judges: GivenJudges | None, kind: Any) -> list[Any] | None:
-    return None if judges is None else _parsed(kind, list(judges.evaluators), "--with")
-
-
-def _of_all(spec: Any, judges: GivenJudges | None, before: object) -> dict[str, Any]:
-    """Return the fields that all kinds of specs have."""
-    return {
-        "run_key": None,
+def _again(spec: Of, judges: GivenJudges | None, before: object, **changes: Any) -> Of:
+    """Return a spec with the judges that are given, and what was judged before in its metadata."""
+    scope: Scope = "pair" if isinstance(spec, ComparisonSpec) else "item"
+    kind = list[JudgeSpec] if scope == "pair" else list[EvaluatorSpec]
+    given = None if judges is None else _parsed(kind, list(judges.evaluators), "--with")
+    common = {
+        "evaluators": _standing_in(spec.evaluators, given, scope),
         "metadata": {**spec.metadata, JUDGED_AGAIN: before},
         "connections": {**spec.connections, **(judges.connections if judges else {})},
         "use_cache": spec.use_cache and judges is not None,
     }
+    return cast("Of", spec.model_copy(update=common | changes))
 
 
-def standing_in(own: Sequence[Spec], given: Sequence[Spec] | None, scope: Scope) -> list[Spec]:
+def _standing_in(own: Sequence[JudgeSpec], given: Sequence[JudgeSpec] | None, scope: Scope) -> list[JudgeSpec]:
     """Return evaluators in which the given ones stand in for those of the same metric, on the same sample and with the
     same controls; None: as they are. A single one stands in for a single judge, whatever its name.
 
@@ -200,8 +193,12 @@ def standing_in(own: Sequence[Spec], given: Sequence[Spec] | None, scope: Scope)
     """
     if given is None:
         return list(own)
-    names: list[str] = [evaluator.metric for evaluator in own]
-    judges = [evaluator.metric for evaluator in own if _may_call_models(evaluator, scope)] or names
+    if panel := next((judge for judge in given if judge.use == PANEL), None):
+        raise InputError(f"--with: got the panel {panel.metric!r}, wanted its judges, each with the name of one before")
+    prepared = [prepare_evaluator(evaluator, scope) for evaluator in own]
+    names = [evaluator.metric for evaluator in own]
+    judges = [p.name for p in prepared if connections_of([p]) or any(map(evaluator_may_call_unrecorded, p.all))]
+    judges = judges or names
     if len(given) == len(judges) == 1 and given[0].metric not in names:
         given = [given[0].model_copy(update={"name": judges[0]})]
     by_name = {evaluator.metric: evaluator for evaluator in given}
@@ -213,13 +210,43 @@ def standing_in(own: Sequence[Spec], given: Sequence[Spec] | None, scope: Scope)
     return [_with_settings_of(evaluator, by_name.get(evaluator.metric, evaluator)) for evaluator in own]
 
 
-def _with_settings_of(own: Spec, given: Spec) -> Spec:
+def _with_settings_of(own: JudgeSpec, given: JudgeSpec) -> JudgeSpec:
     kept = {"controls": own.controls} if given.controls is None else {}
     if isinstance(own, EvaluatorSpec) and isinstance(given, EvaluatorSpec) and not given.is_sampled:
         kept |= {name: getattr(own, name) for name in SAMPLE}
     return given.model_copy(update=kept)
 
 
-def _may_call_models(evaluator: JudgeSpec, scope: Scope) -> bool:
-    prepared = prepare_evaluator(evaluator, scope)
-    return bool(connections_of([prepared])) or any(map(evaluator_may_call_unrecorded, prepared.all))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJudge:
+    """A judge that calls a model, and its judgements, as many as before."""
+
+    metric: str
+    model: str
+    judgements: int
+    usd: float | None  # with the tokens of the judge before; None if these or the price are unknown
+
+
+def planned_again(spec: AnySpec) -> list[PlannedJudge]:
+    """Return what each judge that calls a model has to judge, and what that may cost. Nothing is called.
+
+    A plan of experiments knows more of built-in judges.
+    """
+    prepared, found, before = prepare(spec), [], spec.metadata[JUDGED_AGAIN]
+    if isinstance(spec, TraceEvaluationSpec):
+        judged = metric_judges(Store(), "items", [evaluation_id(before["evaluation"])], window_of(spec))
+    else:
+        judged = metric_judges(Store(), "answers" if isinstance(spec, ExperimentSpec) else "pairs", before, ())
+    judges = {judge.metric: judge for judge in judged}
+    for evaluator in prepared.evaluators:
+        if evaluator.connection is None:
+            continue
+        connection, was = resolve(evaluator.connection, prepared.spec.connections), judges.get(evaluator.name)
+        model = evaluator.spec.model or connection.model or LOCAL_MODEL
+        price, usd = price_of(connection, model), None
+        judgements = was.n_judged + was.n_failed if was else 0
+        if price and was and was.tokens_in is not None and was.tokens_out is not None:
+            each = price.cost(Tokens(ceil(was.tokens_in), None, ceil(was.tokens_out)))
+            usd = None if each is None else each * judgements
+        found.append(PlannedJudge(metric=evaluator.name, model=model, judgements=judgements, usd=usd))
+    return found

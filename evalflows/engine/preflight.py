@@ -294,10 +294,12 @@ def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[E
 
 def _check_actions(prepared: PreparedExperiment, examples: Sequence[ExampleRow]) -> None:
     """Raise InputError for a reference that `actions_match` cannot read. Say which tools it names that no world has."""
-    from evalflows.engine.worlds import world_class
+    targets = [target for target in prepared.spec.targets if isinstance(target, ConversationTarget)]
+    if not targets:
+        return
+    from evalflows.engine.worlds import world_class  # late: it loads the clients of models
     from evalflows.evaluators.agents.outcomes import actions_match
 
-    targets = [target for target in prepared.spec.targets if isinstance(target, ConversationTarget)]
     tools = {name for target in targets if (world := world_class(target)) for name in world.tools}
     bounds = [judge.bound for each in prepared.evaluators for judge in each.judges]
     for bound in bounds if tools else ():

@@ -24,7 +24,7 @@ from evalflows.store.layout import quoted
 from evalflows.store.queries.conclusions import approvals, conclusions_on
 from evalflows.store.queries.continuing import continuing
 from evalflows.store.queries.lookup import find_comparison, find_experiments, is_comparison, is_decision
-from evalflows.store.queries.two_judges import newest_again
+from evalflows.store.queries.two_judges import is_again
 from evalflows.store.records import FINAL
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
@@ -92,7 +92,7 @@ def after_experiments(
         return hints.explain(hidden.decision_id)
     if decisions:
         return _after_pass(store, decisions[0].candidate_experiment_id, since, spec, decisions[0])
-    if shown and newest_again(store, shown[0]) == shown[0]:
+    if shown and is_again(store, shown[0]):
         return hints.judged_again(shown[0])
     return after_comparison(store, compared) if compared else _without_gate(store, results, shown, since, spec)
 
@@ -121,7 +121,7 @@ def after_comparison(store: Store, overview: Overview) -> Hint:
     """Return the command that fits a comparison: the rest of it, or its pairs."""
     if overview.state != "completed":
         return _after_unfinished(store, overview.comparison_id, overview.state)
-    if newest_again(store, overview.comparison_id) == overview.comparison_id:
+    if is_again(store, overview.comparison_id):
         return hints.judged_again(overview.comparison_id)
     columns = "example_id, winner, comment, inputs, left_outputs, right_outputs"
     if overview.n_votes is not None:

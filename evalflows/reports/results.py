@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from evalflows.analysis.changes import ChosenExamples
-from evalflows.analysis.figures import estimate, figure, p_text
+from evalflows.analysis.figures import estimate, estimate_text, figure, p_text
 from evalflows.reports.names import names_apart
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import LATENCY, MEASURES, is_pass_k
@@ -171,7 +171,7 @@ class Result:
         if self.difference is None:
             return ""
         ends = (self.difference_low, self.difference_high)
-        return " ".join(filter(None, estimate(self.difference, *ends, self.metric, signed=True, marks=(0,))))
+        return estimate_text(self.difference, *ends, self.metric, signed=True)
 
     def pairs_text(self, n_shared: int) -> str:
         """Return how many of the shared examples its difference rests on, unless on all."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evalflows.analysis.changes import DepartingSlice, SliceSearch
-from evalflows.analysis.figures import estimate, figure, p_text
+from evalflows.analysis.figures import estimate_text, figure, p_text
 from evalflows.specs import hints
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES
@@ -66,7 +66,7 @@ def _searched(search: SliceSearch) -> str:
 def slice_cells(row: DepartingSlice) -> list[str]:
     """Return a slice that stands out as cells of a row."""
     ends = (row.difference_low, row.difference_high)
-    there = " ".join(filter(None, estimate(row.difference, *ends, row.metric, signed=True, marks=(0,))))
+    there = estimate_text(row.difference, *ends, row.metric, signed=True)
     elsewhere = figure(row.difference_elsewhere, row.metric, signed=True)
     return [row.metric, row.slice, str(row.n_examples), there, elsewhere, p_text(row.p_adjusted), _departs(row)]
 

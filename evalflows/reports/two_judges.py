@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from evalflows.analysis.figures import estimate, figure, percent, usd
-from evalflows.analysis.two_judges import AgainstLabels, MetricOfTwo, TwoJudges, VerdictOfTwo, usd_each
+from evalflows.analysis.figures import estimate, estimate_text, figure, percent, usd
+from evalflows.analysis.two_judges import AgainstLabels, Found, MetricOfTwo, TwoJudges, VerdictOfTwo
 from evalflows.reports.judges import NAMES
 from evalflows.reports.results import conclusion_text
 from evalflows.specs import hints
@@ -70,11 +70,8 @@ def _is_of(record: TwoJudges, verdict: VerdictOfTwo) -> bool:
 def _of_metric(record: TwoJudges, metric: MetricOfTwo) -> Iterator[Remark]:
     share = percent(metric.share.share, metric.share.low, metric.share.high)
     text = f"{metric.metric}: the same score on {share} of {metric.n} {record.subjects}"
-    for name, chance, value in (
-        ("kappa", metric.kappa, metric.kappa.kappa if metric.kappa else None),
-        ("alpha", metric.alpha, metric.alpha.alpha if metric.alpha else None),
-    ):
-        if chance and value is not None:
+    for name, chance in (("kappa", metric.kappa), ("alpha", metric.alpha)):
+        if chance is not None and (value := getattr(chance, name)) is not None:
             text += f", {name} {' '.join(filter(None, estimate(value, chance.low, chance.high, '', marks=(0,))))}"
     yield Remark(about="agreement", text=text)
     missing = [judge.n_failed for judge in (metric.before, metric.after)]
@@ -83,7 +80,7 @@ def _of_metric(record: TwoJudges, metric: MetricOfTwo) -> Iterator[Remark]:
         yield Remark(about="note", text=text)
     if (found := metric.difference) is not None:
         before, after = names_of_judges(metric)
-        values = " ".join(filter(None, estimate(found.difference, found.low, found.high, "", signed=True, marks=(0,))))
+        values = estimate_text(found.difference, found.low, found.high, "", signed=True)
         means = f"{figure(metric.before_mean, '')} before, {figure(metric.after_mean, '')} now, {values}"
         said = {"before": f"{before} is stricter", "after": f"{after} is stricter"}.get(metric.stricter or "")
         if metric.kind == "pairs":  # no answer of a pair is judged more strictly
@@ -119,11 +116,10 @@ def said_by(metric: MetricOfTwo, row: TwoJudgements, side: Literal["before", "af
 
 
 def _verdict(record: TwoJudges, verdict: VerdictOfTwo) -> Remark:
-    def said(of: Any) -> str:
+    def said(of: Found) -> str:
+        figures = estimate_text(of.difference, of.low, of.high, "", signed=True)
         if record.subjects == "pairs":
             figures = percent(of.difference, of.low, of.high)
-        else:
-            figures = " ".join(filter(None, estimate(of.difference, of.low, of.high, "", signed=True, marks=(0,))))
         return f"{conclusion_text(of.conclusion, of.reason_code)} {figures}"
 
     text = f"{verdict.candidate} against {verdict.baseline}: {verdict.metric}: {said(verdict.before)} before, "
@@ -136,50 +132,46 @@ def _labels(metric: MetricOfTwo) -> Iterator[Remark]:
         return
     before, after = names_of_judges(metric)
     what = "is off by" if found.is_error else "agrees on"
-    text = f"{metric.metric}: of {found.n} labels of people ({found.people_metric}), {before} {what} "
-    text += f"{_figure(found, found.before)}, {after} {_figure(found, found.after)}: {change_of(found)}"
+    shares = [figure(value, "") if found.is_error else f"{value:.1%}" for value in (found.before, found.after)]
+    text = f"{metric.metric}: of {found.n} labels of people ({found.people_metric}), {before} {what} {shares[0]}, "
     loss = {True: f"{after} is worse", False: f"{after} is better", None: "no significant difference"}[found.loss]
-    yield Remark(about="labels", text=f"{text}: {loss}", is_loud=found.loss is True)
+    text += f"{after} {shares[1]}: {_change(found)}: {loss}"
+    yield Remark(about="labels", text=text, is_loud=found.loss is True)
 
 
-def _figure(found: AgainstLabels, value: float | None) -> str:
-    return figure(value, "") if found.is_error else f"{value or 0:.1%}"
-
-
-def change_of(found: AgainstLabels) -> str:
+def _change(found: AgainstLabels) -> str:
     """Return the difference of two judges against people, with its interval; of shares in percentage points."""
-    paired, times = found.difference, 1 if found.is_error else 100
-    value, low, high = (None if end is None else times * end for end in (paired.difference, paired.low, paired.high))
-    metric = "" if found.is_error else "tokens"  # with one digit
-    text = " ".join(filter(None, estimate(value, low, high, metric, signed=True, marks=(0,))))
-    return text if found.is_error else f"{text} points"
+    ends = found.difference.difference, found.difference.low, found.difference.high
+    if found.is_error:
+        return estimate_text(*ends, "", signed=True)
+    value, low, high = (None if end is None else 100 * end for end in ends)
+    return f"{estimate_text(value, low, high, 'tokens', signed=True)} points"  # with one digit, like tokens
 
 
 def _cost(metric: MetricOfTwo) -> Iterator[Remark]:
-    before, saving = usd_each(metric.before), metric.saving
-    if not any(judge.calls or judge.calls_cached or judge.calls is None for judge in (metric.before, metric.after)):
+    judges, saving = (metric.before, metric.after), metric.usd_saved_each
+    if all(judge.calls == 0 and not judge.calls_cached for judge in judges):
         return
-    texts = [each_text(judge) for judge in (metric.before, metric.after)]
-    text = f"{metric.metric}: a judgement costs {texts[0]} before, {texts[1]} now"
-    if saving is None or not before:
-        why = "nothing of one was paid with a known price"
-        yield Remark(about="cost", text=f"{text}: the saving is unknown, since {why}")
+    texts = [each_text(judge) for judge in judges]
+    text = f"{metric.metric}: a judgement costs {texts[0]} before, {texts[1]} now: "
+    if saving is None or not metric.before.usd_each:
+        why = "the saving is unknown, since nothing of one was paid with a known price"
+        yield Remark(about="cost", text=f"{text}{why}")
         return
-    verb = "saves" if saving >= 0 else "costs more:"
-    whole = f"{usd(abs(saving) * metric.after.n_judged)} USD on {metric.after.n_judged} judgements"
+    text += f"{'saves' if saving >= 0 else 'costs more:'} {abs(saving) / metric.before.usd_each:.0%}, "
+    text += f"{usd(abs(saving) * metric.after.n_judged)} USD on {metric.after.n_judged} judgements; "
     if metric.labels is not None:
-        loss = f"against people's labels it changes {change_of(metric.labels)}"
+        text += f"against people's labels it changes {_change(metric.labels)}"
     else:
         changed = f"{1 - (metric.share.share or 0):.1%} are judged otherwise"
-        loss = f"{changed}, and no labels of people say which judge is right"
-    yield Remark(about="cost", text=f"{text}: {verb} {abs(saving) / before:.0%}, {whole}; {loss}")
+        text += f"{changed}, and no labels of people say which judge is right"
+    yield Remark(about="cost", text=text)
 
 
 def each_text(judge: MetricJudge) -> str:
     """Return what a judgement costs, in words."""
-    each = usd_each(judge)
-    if each is not None:
-        return f"{usd(each)} USD"
+    if judge.usd_each is not None:
+        return f"{usd(judge.usd_each)} USD"
     if judge.calls == 0:
         return "nothing (from the ledger)" if judge.calls_cached else "nothing (no calls)"
     return "an unknown amount"
@@ -193,11 +185,5 @@ def texts_of(store: Store, record: TwoJudges, flips: Sequence[TwoJudgements]) ->
 
 
 def two_judges_document(record: TwoJudges) -> dict[str, Any]:
-    """Return the record as values of JSON, with what a judgement costs, and in sentences."""
-    content = asdict(record)
-    for metric, of in zip(content["metrics"], record.metrics, strict=True):
-        metric |= {"stricter": of.stricter, "usd_saved_each": of.saving}
-        for side, judge in (("before", of.before), ("after", of.after)):
-            metric[side]["usd_each"] = usd_each(judge)
-    content["sentences"] = [remark.text for remark in remarks_of(record)]
-    return content
+    """Return the record as values of JSON, and in sentences."""
+    return {**asdict(record), "sentences": [remark.text for remark in remarks_of(record)]}

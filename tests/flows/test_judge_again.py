@@ -16,10 +16,10 @@ from endpoint import Endpoint, Reply, completion, serving
 from page_client import page_client
 
 import evalflows
-from evalflows.analysis.two_judges import two_judges, usd_each
+from evalflows.analysis.two_judges import two_judges
 from evalflows.cli.main import cli
 from evalflows.cli.schema import schema_of
-from evalflows.flows.judge_again import judge_again
+from evalflows.flows.run_experiment import judge_again
 from evalflows.reports.two_judges import remarks_of
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
@@ -135,7 +135,7 @@ def test_another_judge_of_a_run_group_is_put_beside_the_first(endpoint: Endpoint
     assert metric.share.share == pytest.approx(1 - n_flips / (2 * N)) and metric.stricter == "after"
     assert metric.difference and metric.difference.difference == pytest.approx(-n_flips / (2 * N))
     assert metric.share.n_clusters == N, "two answers to one example are no two examples"
-    assert (usd_each(metric.before), usd_each(metric.after)) == (pytest.approx(1.5e-3), pytest.approx(1.5e-4))
+    assert (metric.before.usd_each, metric.after.usd_each) == (pytest.approx(1.5e-3), pytest.approx(1.5e-4))
     labels = metric.labels
     assert labels and (labels.n, labels.before) == (100, 1.0) and labels.loss is True
     assert labels.after == pytest.approx(1 - sum(1 + (n % 3 != 0) for n in range(HARD, 50)) / 100)
@@ -178,6 +178,8 @@ def test_the_same_judge_today_takes_nothing_from_the_ledger_and_flows_can_ask_it
     assert list(two_judges(store, "support").after) == [third], "the newest"
     result = evalflows.judge_again("support", evaluators={"use": "length_between", "args": {"most": 14}})
     assert len(result.flips()) and "the same score" in str(result)
+    with pytest.raises(InputError, match="bugdet_usd"):
+        evalflows.judge_again("support", bugdet_usd=1)
 
 
 @pytest.mark.slow
@@ -219,9 +221,11 @@ def test_what_cannot_be_judged_again_is_refused_before_anything_is_paid(endpoint
     calls = endpoint.calls
     Path("two.yaml").write_text("# two\n- {use: contains, name: right}\n- {use: contains, name: wrong}\n")
     Path("none.yaml").write_text("name: support\n")
+    Path("panel.yaml").write_text("{use: panel, name: right, panel: [{use: contains}, {use: exact_match}]}")
     for arguments, wanted in (
         (("support", "--with", "two.yaml"), "got the judge 'wrong', wanted the name of the one that it stands in for"),
         (("support", "--with", "none.yaml"), "wanted an evaluator"),
+        (("support", "--with", "panel.yaml"), "got the panel 'right', wanted its judges"),
         (("support", "other"), "wanted the same examples and repetitions for all"),
         (("--in", "live", "--since", "2026-11-20"), "wanted a trace evaluation"),
         (("support", "--since", "2026-11-20"), "wanted --in EVALUATION"),

@@ -9,7 +9,7 @@ from comparing import NAMES, N, Outputs, judged, keep_score, longer, refused, sa
 from matched import asked, compared, named
 from user_places import without_places
 
-from evalflows.analysis.judge_exclusions import of_comparison
+from evalflows.analysis.judge_exclusions import exclusions_in
 from evalflows.evaluators.score import Place, Preference
 from evalflows.evaluators.views import ExampleView, RunView
 from evalflows.specs.comparison import OrderStatus
@@ -216,7 +216,7 @@ def test_tiers_judge_what_those_before_left_open_and_a_fallback_what_the_judge_c
     }
     assert {row.decided_by.partition(" ")[0] for row in by_metric["down"] if row.decided_by} == {"fallback"}
     (row,) = Store().read("comparison_sets", rows[0].experiment_id)
-    excluded = of_comparison(Store(), row, {name: name for name in by_metric})
-    assert {metric: why.code for metric, why in excluded.items()} == {"down": "judged_by_fallback"}
+    excluded = exclusions_in(Store(), row, {name: name for name in by_metric})
+    assert {metric: why.reason.code for metric, why in excluded.items()} == {"down": "judged_by_fallback"}
     wrong = {"use": "cascade", "name": "tiered", "tiers": [{**named(clear), "decides_from": 0.5}, named(longer)]}
     assert "tier clear: decides: got 0.5, wanted win or tie for pairs" in refused(two(), wrong)

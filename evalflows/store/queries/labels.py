@@ -1,7 +1,7 @@
 """Labels of people beside a judge's scores, of runs and of pairs, and preferences as training data."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -386,15 +386,15 @@ class _Pair:
             return "failed outputs"
         if self.left_points == 0.5:
             return {"half": "half ties", "flipped": "flipped"}.get(str(self.outcome), "ties")
-        return "same text" if _text(from_json(self.left)) == _text(from_json(self.right)) else None
+        return "same text" if text_of(from_json(self.left)) == text_of(from_json(self.right)) else None
 
     def as_row(self, metric: str) -> dict[str, Any]:
         sides = ((self.left, self.left_experiment), (self.right, self.right_experiment))
         (chosen, winner), (rejected, loser) = sides if (self.left_points or 0) > 0.5 else sides[::-1]
         return {
             "prompt": _prompt(from_json(self.inputs)),
-            "chosen": _text(from_json(chosen)),
-            "rejected": _text(from_json(rejected)),
+            "chosen": text_of(from_json(chosen)),
+            "rejected": text_of(from_json(rejected)),
             "example_id": self.example_id,
             "metric": metric,
             "chosen_experiment": winner,
@@ -404,10 +404,10 @@ class _Pair:
 
 def _prompt(inputs: Mapping[str, Any]) -> Any:
     only = _only(inputs)
-    return only if isinstance(only, list) and inputs.keys() == {"messages"} else _text(inputs)
+    return only if isinstance(only, list) and inputs.keys() == {"messages"} else text_of(inputs)
 
 
-def _text(fields: Mapping[str, Any]) -> str:
+def text_of(fields: Mapping[str, Any]) -> str:
     """Return the only field, if it is text; else all fields as JSON, as for the length of an output."""
     only = _only(fields)
     return only if isinstance(only, str) else to_json(fields)
@@ -436,7 +436,7 @@ def anchor_rows(store: Store, reference: str, metric: str) -> list[dict[str, Any
     rows = []
     for run_id, inputs, references, metadata, outputs, steps, data_type, values, labels in found:
         said = [value if value is not None else label for value, label in zip(values, labels, strict=True)]
-        known = sum(said) / len(said) if data_type == "NUMERIC" else _majority(said)
+        known = sum(said) / len(said) if data_type == "NUMERIC" else majority(said)
         if known is None:
             continue
         texts = {"inputs": inputs, "outputs": outputs, "reference_outputs": references, "metadata": metadata}
@@ -447,7 +447,8 @@ def anchor_rows(store: Store, reference: str, metric: str) -> list[dict[str, Any
     return rows
 
 
-def _majority(said: Sequence[Any]) -> Any:
-    """Return what most said; None if no more said it than something else."""
-    counts = Counter(said).most_common(2)
-    return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else None
+def majority(given: Iterable[Any]) -> Any:
+    """Return the most frequent label; None for a tie or without labels."""
+    most = Counter(given).most_common(2)
+    is_tie = len(most) == 2 and most[0][1] == most[1][1]
+    return most[0][0] if most and not is_tie else None

@@ -3,26 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from evalflows.store.records import Conclusion
-from evalflows.store.sql import ask_records
+from evalflows.store.sql import ask_arrow, ask_records, records_of
 from evalflows.store.store import Store
-from evalflows.store.trace_records import evaluation_id
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 JUDGED_AGAIN = "judged_again"
 """The field of the metadata with what was judged before: ids of experiments, of a comparison, or a window."""
 
-Kind = Literal["run", "pair", "item"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """Where judgements are: an experiment, a comparison, or a trace evaluation in a window."""
-
-    owner: str  # its id, or the name of a trace evaluation
-    since: datetime | None = None
-    until: datetime | None = None
+Subjects = Literal["answers", "pairs", "items"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,44 +48,12 @@ class MetricJudge:
     judge_model: str | None
     n_judged: int
     n_failed: int
-    n_priced: int  # judgements of which every call was made for it, and has a price
-    priced_usd: float | None  # what these cost
+    usd_each: float | None  # the mean cost of judgements of which every call was made for it, and has a price
     calls: int | None
     calls_cached: int | None
-    cost_usd: float | None
     tokens_in: float | None  # of a judgement, on average
     tokens_out: float | None
     error: str | None  # the first of those that failed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelOfUnit:
-    """What a person said of a judged unit."""
-
-    metric: str
-    unit: str
-    value: float | None
-    label: str | None
-    labeller: str | None
-    is_fair: bool
-    chance: float | None
-    source: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OverallRate:
-    """The win rate of a candidate over all examples of a comparison."""
-
-    metric: str
-    candidate_experiment_id: str
-    candidate: str
-    baseline_experiment_id: str
-    baseline: str
-    conclusion: Conclusion
-    reason_code: str | None
-    win_rate: float | None
-    low: float | None
-    high: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +71,7 @@ class ListedAgain:
 
     reference: str  # an experiment, a comparison, or the name of a trace evaluation
     name: str
-    subjects: Literal["answers", "pairs", "items"]
+    subjects: Subjects
     started_at: datetime
 
 
@@ -120,43 +80,45 @@ def listed_again(store: Store) -> list[ListedAgain]:
     return ask_records(store, ListedAgain, _LISTED)
 
 
-def newest_again(store: Store, identity: str) -> str | None:
-    """Return the experiment or comparison in which one was judged again last: itself if it is one; None if none is."""
-    found = store.query(_NEWEST, [identity])
-    return str(found[0][0]) if found else None
+def newest_again(store: Store, identity: str) -> ListedAgain | None:
+    """Return what judged an experiment, a comparison or a trace evaluation again last: itself if it did; or
+    None."""
+    found = records_of(ListedAgain, store.query(_NEWEST, [identity]))
+    return found[0] if found else None
 
 
-def two_judgements(store: Store, kind: Kind, before: Judged, after: Judged) -> list[TwoJudgements]:
-    """Return the judgements of what both scored, in the order of the examples."""
-    return ask_records(store, TwoJudgements, _TWO[kind], [*_values(kind, before), *_values(kind, after)])
+def is_again(store: Store, identity: str) -> bool:
+    """Return whether an experiment or a comparison judged something again."""
+    newest = newest_again(store, identity)
+    return newest is not None and newest.reference == identity
 
 
-def metric_judges(store: Store, kind: Kind, owners: Sequence[Judged]) -> list[MetricJudge]:
+def two_judgements(
+    store: Store, subjects: Subjects, before: str, after: str, window: Sequence[datetime]
+) -> list[TwoJudgements]:
+    """Return the judgements of what both scored, in the order of the examples.
+
+    `before` and `after` are ids of experiments or comparisons, or of trace evaluations, which have a `window`.
+    """
+    return ask_records(store, TwoJudgements, _TWO[subjects], [before, after, *window])
+
+
+def metric_judges(
+    store: Store, subjects: Subjects, owners: Sequence[str], window: Sequence[datetime]
+) -> list[MetricJudge]:
     """Return who judged each metric of some owners, those of one judge together."""
-    values = [[owner.owner if kind != "item" else evaluation_id(owner.owner) for owner in owners]]
-    bounds = [owners[0].since, owners[0].until]
-    return ask_records(store, MetricJudge, _JUDGES[kind], [*values, *bounds])
+    return ask_records(store, MetricJudge, _JUDGES[subjects], [list(owners), *window])
 
 
-def labels_of_units(store: Store) -> list[LabelOfUnit]:
-    """Return all that people said of whole runs, pairs and items."""
-    return ask_records(store, LabelOfUnit, _LABELS)
-
-
-def win_rates_of(store: Store, comparison: str) -> list[OverallRate]:
-    """Return the win rates of a comparison over all examples, by metric."""
-    return ask_records(store, OverallRate, _RATES, [comparison])
+def labels_of_units(store: Store) -> "pd.DataFrame":
+    """Return all that people said of whole runs, pairs and items, with the columns that `join_labels` wants."""
+    labels: pd.DataFrame = ask_arrow(store, _LABELS, []).to_pandas()
+    return labels
 
 
 def texts_of_runs(store: Store, experiments: Sequence[str], runs: Sequence[str]) -> list[Texts]:
     """Return the inputs and outputs of some runs of experiments."""
     return ask_records(store, Texts, _TEXTS, [list(experiments), list(runs)])
-
-
-def _values(kind: Kind, judged: Judged) -> list[object]:
-    if kind == "item":
-        return [evaluation_id(judged.owner), judged.since, judged.until]
-    return [judged.owner]
 
 
 _RUNS = """
@@ -175,11 +137,11 @@ _ITEMS = """
     select subject_id as unit, coalesce(turn::varchar, '') as turn, metric, value, label, comment
     from scores
     where left(experiment_id, -11) = ${} and subject_kind in ('trace', 'observation', 'session') and status = 'scored'
-      and subject_at >= ${} and subject_at <= ${}
+      and subject_at >= $3 and subject_at <= $4
     qualify row_number() over (partition by subject_id, turn, metric order by recorded_at desc, score_id) = 1"""
 
-_TWO: dict[Kind, str] = {
-    "run": f"""
+_TWO: dict[Subjects, str] = {
+    "answers": f"""
 with before as ({_RUNS.format(1)}), after as ({_RUNS.format(2)}), known as (
     select e.experiment_id, e.target, x.example_id, x.cluster, x.position
     from examples x join experiments e using (snapshot_id) where e.experiment_id = $1)
@@ -188,13 +150,13 @@ select b.metric, b.unit, a.unit, k.experiment_id, k.target, b.example_id, b.repe
        a.value, a.label, a.comment
 from before b join after a using (metric, example_id, repetition) left join known k on k.example_id = b.example_id
 order by b.metric, k.position, b.repetition""",
-    "pair": f"""
+    "pairs": f"""
 with before as ({_PAIRS.format(1)}), after as ({_PAIRS.format(2)})
 select b.metric, b.unit, a.unit, null, null, b.example_id, b.repetition, b.together, b.left_experiment_id,
        b.value, b.label, b.comment, a.value, a.label, a.comment
 from before b join after a using (metric, unit) order by b.metric, b.example_id, b.repetition, b.unit""",
-    "item": f"""
-with before as ({_ITEMS.format(1, 2, 3)}), after as ({_ITEMS.format(4, 5, 6)})
+    "items": f"""
+with before as ({_ITEMS.format(1)}), after as ({_ITEMS.format(2)})
 select b.metric, b.unit, a.unit, null, null, b.unit || case b.turn when '' then '' else ' turn ' || b.turn end, 0,
        coalesce('session ' || t.session_id, b.unit), null, b.value, b.label, b.comment, a.value, a.label, a.comment
 from before b join after a using (metric, unit, turn)
@@ -205,26 +167,21 @@ order by b.metric, b.unit, b.turn""",
 _WHO = """
 select metric, any_value(evaluator), arg_max(evaluator_version, recorded_at), any_value(judge_model),
        count(*) filter (status = 'scored'), count(*) filter (status = 'failed'),
-       count(*) filter (calls > 0 and coalesce(calls_cached, 0) = 0 and cost_usd is not null),
-       sum(cost_usd) filter (calls > 0 and coalesce(calls_cached, 0) = 0),
-       sum(calls)::bigint, sum(calls_cached)::bigint, sum(cost_usd), avg(tokens_in), avg(tokens_out),
+       avg(cost_usd) filter (calls > 0 and coalesce(calls_cached, 0) = 0),
+       sum(calls)::bigint, sum(calls_cached)::bigint, avg(tokens_in), avg(tokens_out),
        arg_min(error, recorded_at) filter (status = 'failed')
 from {} where {}
 group by metric order by metric
 """
 
-_ANY_TIME = "$2::timestamptz is null and $3::timestamptz is null"  # the bounds are those of items alone
-
-_JUDGES: dict[Kind, str] = {
-    "run": _WHO.format("scores", f"is_one_of(experiment_id, $1) and subject_kind = 'run' and {_ANY_TIME}"),
-    "pair": _WHO.format(
-        "comparisons", f"is_one_of(comparison_id, $1) and decided_by is distinct from 'failed_output' and {_ANY_TIME}"
-    ),
-    "item": _WHO.format("scores", "is_one_of(left(experiment_id, -11), $1) and subject_at >= $2 and subject_at <= $3"),
+_JUDGES: dict[Subjects, str] = {
+    "answers": _WHO.format("scores", "is_one_of(experiment_id, $1) and subject_kind = 'run'"),
+    "pairs": _WHO.format("comparisons", "is_one_of(comparison_id, $1) and decided_by is distinct from 'failed_output'"),
+    "items": _WHO.format("scores", "is_one_of(left(experiment_id, -11), $1) and subject_at >= $2 and subject_at <= $3"),
 }
 
 _LABELS = """
-select metric, subject_id || coalesce(' ' || other_run_id, ''), value, label, labeller, is_fair, chance, source
+select metric, subject_id || coalesce(' ' || other_run_id, '') as unit, value, label, labeller, is_fair, chance
 from current_labels where turn is null order by metric, subject_id, labeller
 """
 
@@ -233,26 +190,19 @@ _SOURCES = f"""
            metadata ->> '{JUDGED_AGAIN}' as again from source.experiments
     union all
     select comparison_id, comparison_id, name, 'pairs', started_at, metadata ->> '{JUDGED_AGAIN}'
-    from source.comparison_sets"""
+    from source.comparison_sets
+    union all
+    select name, name, name, 'items', started_at, spec -> 'metadata' ->> '{JUDGED_AGAIN}' from source.watermarks"""
 
 _NEWEST = f"""
-select id from ({_SOURCES}) where again is not null and (id = $1 or contains(again, $1))
+select id, name, subjects, started_at from ({_SOURCES})
+where again is not null and (id = $1 or contains(again, to_json($1)::varchar))
 order by id <> $1, started_at desc, id limit 1
 """
 
 _LISTED = f"""
 select any_value(id), any_value(name), any_value(subjects), min(started_at) as began from ({_SOURCES})
-where again is not null group by owner
-union all
-select name, name, 'items', min(started_at) from source.watermarks
-where (spec -> '$.metadata.{JUDGED_AGAIN}') is not null group by name
-order by began desc
-"""
-
-_RATES = """
-select metric, candidate_experiment_id, candidate, baseline_experiment_id, baseline, conclusion, reason_code,
-       win_rate, win_rate_low, win_rate_high
-from win_rates where comparison_id = $1 and slice = 'all' and not length_controlled order by all
+where again is not null group by owner order by began desc
 """
 
 _TEXTS = """

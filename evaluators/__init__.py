@@ -31,6 +31,7 @@ from evalflows.evaluators.keyword_safety import keyword_safety
 from evalflows.evaluators.modes import failure_modes
 from evalflows.evaluators.numbers import numeric_closeness
 from evalflows.evaluators.pairwise import pairwise_preference, recorded_preference
+from evalflows.evaluators.retrieval import retrieval
 from evalflows.evaluators.score import Preference, Score
 from evalflows.evaluators.semantic import semantic_similarity
 from evalflows.evaluators.text import concision, contains, edit_similarity, exact_match, length_between, regex
@@ -40,7 +41,7 @@ __all__ = [
     "contains", "context_precision", "context_recall", "context_use", "conversation_quality", "correctness",
     "cost_per_solved", "criteria", "edit_similarity", "exact_match", "failure_modes", "faithfulness",
     "final_answer", "instruction_following", "json_valid", "keyword_safety", "label_f1", "length_between",
-    "numeric_closeness", "pairwise_preference", "recorded_preference", "refusal", "regex", "rubric",
+    "numeric_closeness", "pairwise_preference", "recorded_preference", "refusal", "regex", "retrieval", "rubric",
     "schema_adherence", "semantic_similarity", "state_matches", "step_efficiency", "tool_arguments", "tool_errors",
     "tool_order", "tool_selection", "toxicity", "trajectory", "turn_errors", "turn_quality", "turns_to_goal",
     "user_kept_to_goal",

@@ -1,6 +1,6 @@
 """What an evaluator declares beside its signature: its metrics with their directions, and what it needs."""
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from functools import partial
 from inspect import isfunction
 from typing import Any, TypeVar
@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from evalflows.evaluators.scales import SCALE
 from evalflows.evaluators.settings import is_number
+from evalflows.evaluators.views import ExampleView
 from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.metric_names import kept_apart
 from evalflows.specs.metrics import MetricSpec
@@ -26,6 +27,8 @@ Evaluator = TypeVar("Evaluator", bound=Callable[..., Any])
 
 UNUSED = "unused"
 
+CHECK = "check_examples"
+
 
 def declares(metrics: Metrics) -> Callable[[Evaluator], Evaluator]:
     """Return a decorator that sets the attribute `metrics` of an evaluator and returns the same function."""
@@ -41,6 +44,19 @@ def needs_reference(function: Evaluator) -> Evaluator:
     """Set the attribute `needs_reference` of an evaluator: it returns no score without a reference."""
     vars(function)["needs_reference"] = True
     return function
+
+
+def checks_examples(
+    check: Callable[[Iterable[ExampleView], Mapping[str, Any]], None],
+) -> Callable[[Evaluator], Evaluator]:
+    """Return a decorator that sets what checks all examples before a run. With the evaluator's settings, it raises
+    ValueError for an example that could not be judged, whatever the answer."""
+
+    def add(function: Evaluator) -> Evaluator:
+        vars(function)[CHECK] = check
+        return function
+
+    return add
 
 
 def unused_with(unused: Callable[[Mapping[str, Any]], Set[str]]) -> Callable[[Evaluator], Evaluator]:

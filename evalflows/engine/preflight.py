@@ -24,6 +24,7 @@ from evalflows.engine.spec_evaluators import PreparedEvaluator, is_ours
 from evalflows.engine.spec_targets import make_target
 from evalflows.engine.views import RequestedInputs, example_view
 from evalflows.evaluators.binding import Bound
+from evalflows.evaluators.declarations import CHECK
 from evalflows.evaluators.views import RunView, offer_pair, offer_run
 from evalflows.llm import local
 from evalflows.llm.connections import known, resolve
@@ -109,6 +110,16 @@ def check_settings(bound: Bound, examples: Sequence[ExampleRow]) -> None:
             continue
 
 
+def _check_examples(bound: Bound, examples: Sequence[ExampleRow]) -> None:
+    """Raise InputError for an example that an evaluator could not judge, if its function checks them."""
+    if (check := getattr(bound.function, CHECK, None)) is None or bound.scope == "pair":
+        return
+    try:
+        check(map(example_view, examples), bound.settings)
+    except ValueError as error:
+        raise InputError(f"evaluator {bound.name!r}: {error}") from error
+
+
 async def _call(bound: Bound, example: ExampleRow) -> None:
     returned = bound.call({**reference_as_answer(bound, example), "complete": _never, "embed": _never})
     if isawaitable(returned):
@@ -156,6 +167,7 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
         for judge in evaluator.judges:
             if is_ours(judge.spec):
                 check_settings(judge.bound, examples)
+                _check_examples(judge.bound, examples)
     _check_actions(prepared, examples)
     _check_needs(prepared.evaluators)
     _check_kept_apart(prepared)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from inspect import isfunction
 from typing import Any, TypeVar
 
@@ -28,6 +29,8 @@ Evaluator = TypeVar("Evaluator", bound=Callable[..., Any])
 UNUSED = "unused"
 
 CHECK = "check_examples"
+
+PACKAGES = "packages"
 
 
 def declares(metrics: Metrics) -> Callable[[Evaluator], Evaluator]:
@@ -57,6 +60,29 @@ def checks_examples(
         return function
 
     return add
+
+
+def needs_packages(extra: str, *names: str) -> Callable[[Evaluator], Evaluator]:
+    """Return a decorator that sets which packages of an extra an evaluator needs: see `package_versions`."""
+
+    def add(function: Evaluator) -> Evaluator:
+        vars(function)[PACKAGES] = (extra, *names)
+        return function
+
+    return add
+
+
+def package_versions(function: Any) -> list[str]:
+    """Return the versions of the packages that an evaluator needs, which decide its scores as its settings do.
+
+    Raise InputError if one is not installed.
+    """
+    extra, *names = vars(function).get(PACKAGES, ("",)) if isfunction(function) else ("",)
+    try:
+        return [f"{name} {version(name)}" for name in names]
+    except PackageNotFoundError as error:
+        wanted = f"wanted `pip install 'evalflows[{extra}]'`"
+        raise InputError(f"evaluator {name_of(function)!r}: got no package {error.name}, {wanted}") from error
 
 
 def unused_with(unused: Callable[[Mapping[str, Any]], Set[str]]) -> Callable[[Evaluator], Evaluator]:

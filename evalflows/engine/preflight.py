@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from inspect import isawaitable
+from inspect import isawaitable, signature
 from itertools import islice
 from threading import Thread
 from typing import Any
@@ -167,9 +167,13 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
         for judge in evaluator.judges:
             if is_ours(judge.spec):
                 check_settings(judge.bound, examples)
+    for evaluator in prepared.of_runs:
+        for judge in evaluator.judges:
+            if is_ours(judge.spec):
                 _check_examples(judge.bound, examples)
     _check_actions(prepared, examples)
     _check_needs(prepared.evaluators)
+    _check_shared(prepared.of_runs)
     _check_kept_apart(prepared)
     _check_names(prepared)
     check_slices(spec.gates, examples)
@@ -510,6 +514,17 @@ def _check_needs(evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]) -> None
                 if metric not in known:
                     wanted = f"wanted one of {', '.join(dict.fromkeys(known))}" if known else "wanted another evaluator"
                     raise InputError(f"evaluator {evaluator.name!r}: needs: no evaluator gives {metric!r}, {wanted}")
+
+
+def _check_shared(evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]) -> None:
+    """Raise InputError for two evaluators that declare the same metric, which the second may not give."""
+    given: dict[str, str] = {}
+    for evaluator in evaluators:
+        for metric in evaluator.metrics if evaluator.is_ours else ():
+            if (first := given.setdefault(metric, evaluator.name)) != evaluator.name:
+                takes = "prefix" in signature(evaluator.bound.function).parameters
+                wanted = "a `prefix`" if takes else "settings with which only one does"
+                raise InputError(f"evaluator {evaluator.name!r}: gives {metric!r}, as {first!r} does; wanted {wanted}")
 
 
 def _check_kept_apart(prepared: PreparedExperiment) -> None:

@@ -120,6 +120,7 @@ def spec(tmp_path: Path, rows: list[dict[str, Any]], *, rules: dict[str, Any] | 
     return ExperimentSpec.model_validate(fields | {"evaluators": [{"use": "retrieval", "args": args}]})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_prefect")
 def test_names_with_k_are_metrics_of_gates_slices_and_queries(tmp_path: Path) -> None:
     rows = [
@@ -171,5 +172,13 @@ def test_mistakes_are_found_before_the_run(tmp_path: Path, args: dict[str, Any],
         {"id": f"q{place}", "inputs": {"q": "?"}, "reference_outputs": {"relevant": "a", "odd": odd}}
         for place, odd in enumerate((["a"], [{"doc": "a"}]))
     ]
+    made = spec(tmp_path, rows, **args)
     with pytest.raises(InputError, match=f"evaluator 'retrieval': {re.escape(message)}"):
-        run(spec(tmp_path, rows, **args))
+        run(made)
+
+
+def test_two_lists_need_a_prefix(tmp_path: Path) -> None:
+    made = spec(tmp_path, [{"id": "q", "inputs": {"q": "?"}, "reference_outputs": {"relevant": "a"}}]).model_dump()
+    made["evaluators"].append({"use": "retrieval", "name": "second"})
+    with pytest.raises(InputError, match=r"evaluator 'second': gives 'hit@5', as 'retrieval' does; wanted a `prefix`"):
+        run(ExperimentSpec.model_validate(made))

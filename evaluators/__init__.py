@@ -30,20 +30,22 @@ from evalflows.evaluators.judges import (
 from evalflows.evaluators.keyword_safety import keyword_safety
 from evalflows.evaluators.modes import failure_modes
 from evalflows.evaluators.numbers import numeric_closeness
+from evalflows.evaluators.overlap import bleu, chrf, corpus_bleu, rouge, ter
 from evalflows.evaluators.pairwise import pairwise_preference, recorded_preference
+from evalflows.evaluators.retrieval import retrieval
 from evalflows.evaluators.score import Preference, Score
 from evalflows.evaluators.semantic import semantic_similarity
 from evalflows.evaluators.text import concision, contains, edit_similarity, exact_match, length_between, regex
 
 __all__ = [
-    "PAIRWISE", "SHORT_NAMES", "Preference", "Score", "actions_match", "agent", "answer_relevance", "concision",
-    "contains", "context_precision", "context_recall", "context_use", "conversation_quality", "correctness",
-    "cost_per_solved", "criteria", "edit_similarity", "exact_match", "failure_modes", "faithfulness",
-    "final_answer", "instruction_following", "json_valid", "keyword_safety", "label_f1", "length_between",
-    "numeric_closeness", "pairwise_preference", "recorded_preference", "refusal", "regex", "rubric",
-    "schema_adherence", "semantic_similarity", "state_matches", "step_efficiency", "tool_arguments", "tool_errors",
-    "tool_order", "tool_selection", "toxicity", "trajectory", "turn_errors", "turn_quality", "turns_to_goal",
-    "user_kept_to_goal",
+    "PAIRWISE", "SHORT_NAMES", "Preference", "Score", "actions_match", "agent", "answer_relevance", "bleu", "chrf",
+    "concision", "contains", "context_precision", "context_recall", "context_use", "conversation_quality",
+    "corpus_bleu", "correctness", "cost_per_solved", "criteria", "edit_similarity", "exact_match", "failure_modes",
+    "faithfulness", "final_answer", "instruction_following", "json_valid", "keyword_safety", "label_f1",
+    "length_between", "numeric_closeness", "pairwise_preference", "recorded_preference", "refusal", "regex",
+    "retrieval", "rouge", "rubric", "schema_adherence", "semantic_similarity", "state_matches", "step_efficiency",
+    "ter", "tool_arguments", "tool_errors", "tool_order", "tool_selection", "toxicity", "trajectory", "turn_errors",
+    "turn_quality", "turns_to_goal", "user_kept_to_goal",
 ]  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """What an evaluator declares beside its signature: its metrics with their directions, and what it needs."""
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from inspect import isfunction
 from typing import Any, TypeVar
 
@@ -9,6 +10,7 @@ from pydantic import ValidationError
 
 from evalflows.evaluators.scales import SCALE
 from evalflows.evaluators.settings import is_number
+from evalflows.evaluators.views import ExampleView
 from evalflows.specs.errors import InputError, first_problem
 from evalflows.specs.metric_names import kept_apart
 from evalflows.specs.metrics import MetricSpec
@@ -26,6 +28,10 @@ Evaluator = TypeVar("Evaluator", bound=Callable[..., Any])
 
 UNUSED = "unused"
 
+CHECK = "check_examples"
+
+PACKAGES = "packages"
+
 
 def declares(metrics: Metrics) -> Callable[[Evaluator], Evaluator]:
     """Return a decorator that sets the attribute `metrics` of an evaluator and returns the same function."""
@@ -41,6 +47,42 @@ def needs_reference(function: Evaluator) -> Evaluator:
     """Set the attribute `needs_reference` of an evaluator: it returns no score without a reference."""
     vars(function)["needs_reference"] = True
     return function
+
+
+def checks_examples(
+    check: Callable[[Iterable[ExampleView], Mapping[str, Any]], None],
+) -> Callable[[Evaluator], Evaluator]:
+    """Return a decorator that sets what checks all examples before a run. With the evaluator's settings, it raises
+    ValueError for an example that could not be judged, whatever the answer."""
+
+    def add(function: Evaluator) -> Evaluator:
+        vars(function)[CHECK] = check
+        return function
+
+    return add
+
+
+def needs_packages(extra: str, *names: str) -> Callable[[Evaluator], Evaluator]:
+    """Return a decorator that sets which packages of an extra an evaluator needs: see `package_versions`."""
+
+    def add(function: Evaluator) -> Evaluator:
+        vars(function)[PACKAGES] = (extra, *names)
+        return function
+
+    return add
+
+
+def package_versions(function: Any) -> list[str]:
+    """Return the versions of the packages that an evaluator needs, which decide its scores as its settings do.
+
+    Raise InputError if one is not installed.
+    """
+    extra, *names = vars(function).get(PACKAGES, ("",)) if isfunction(function) else ("",)
+    try:
+        return [f"{name} {version(name)}" for name in names]
+    except PackageNotFoundError as error:
+        wanted = f"wanted `pip install 'evalflows[{extra}]'`"
+        raise InputError(f"evaluator {name_of(function)!r}: got no package {error.name}, {wanted}") from error
 
 
 def unused_with(unused: Callable[[Mapping[str, Any]], Set[str]]) -> Callable[[Evaluator], Evaluator]:

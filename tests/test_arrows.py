@@ -63,6 +63,8 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "asyncpg": ("store.postgres",),
     "openai": ("llm", "compat"),
     "scipy": ("stats", "evaluators.agents.trajectory"),
+    "sacrebleu": ("evaluators.overlap",),
+    "rouge_score": ("evaluators.overlap",),
     "pytest": ("pytest_plugin",),
     "jinja2": ("dashboard.rendering",),
     "uvicorn": ("serving", "prefect_server"),

@@ -129,7 +129,7 @@ def _within(gate: Mapping[str, Any], systems: Sequence[SystemResults], field: st
             **{
                 f"{metric}@{path}={value}": bound
                 for metric, bound in rule.items()
-                if "@" not in metric
+                if sliced_metric(metric).path is None
                 for value in values
             },
         }

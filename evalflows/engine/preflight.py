@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from inspect import isawaitable
+from inspect import isawaitable, signature
 from itertools import islice
 from threading import Thread
 from typing import Any
@@ -24,6 +24,7 @@ from evalflows.engine.spec_evaluators import PreparedEvaluator, is_ours
 from evalflows.engine.spec_targets import make_target
 from evalflows.engine.views import RequestedInputs, example_view
 from evalflows.evaluators.binding import Bound
+from evalflows.evaluators.declarations import CHECK
 from evalflows.evaluators.views import RunView, offer_pair, offer_run
 from evalflows.llm import local
 from evalflows.llm.connections import known, resolve
@@ -109,6 +110,16 @@ def check_settings(bound: Bound, examples: Sequence[ExampleRow]) -> None:
             continue
 
 
+def _check_examples(bound: Bound, examples: Sequence[ExampleRow]) -> None:
+    """Raise InputError for an example that an evaluator could not judge, if its function checks them."""
+    if (check := getattr(bound.function, CHECK, None)) is None or bound.scope == "pair":
+        return
+    try:
+        check(map(example_view, examples), bound.settings)
+    except ValueError as error:
+        raise InputError(f"evaluator {bound.name!r}: {error}") from error
+
+
 async def _call(bound: Bound, example: ExampleRow) -> None:
     returned = bound.call({**reference_as_answer(bound, example), "complete": _never, "embed": _never})
     if isawaitable(returned):
@@ -156,8 +167,13 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
         for judge in evaluator.judges:
             if is_ours(judge.spec):
                 check_settings(judge.bound, examples)
+    for evaluator in prepared.of_runs:
+        for judge in evaluator.judges:
+            if is_ours(judge.spec):
+                _check_examples(judge.bound, examples)
     _check_actions(prepared, examples)
     _check_needs(prepared.evaluators)
+    _check_shared(prepared.of_runs)
     _check_kept_apart(prepared)
     _check_names(prepared)
     check_slices(spec.gates, examples)
@@ -500,6 +516,17 @@ def _check_needs(evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]) -> None
                 if metric not in known:
                     wanted = f"wanted one of {', '.join(dict.fromkeys(known))}" if known else "wanted another evaluator"
                     raise InputError(f"evaluator {evaluator.name!r}: needs: no evaluator gives {metric!r}, {wanted}")
+
+
+def _check_shared(evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]) -> None:
+    """Raise InputError for two evaluators that declare the same metric, which the second may not give."""
+    given: dict[str, str] = {}
+    for evaluator in evaluators:
+        for metric in evaluator.metrics if evaluator.is_ours else ():
+            if (first := given.setdefault(metric, evaluator.name)) != evaluator.name:
+                takes = "prefix" in signature(evaluator.bound.function).parameters
+                wanted = "a `prefix`" if takes else "settings with which only one does"
+                raise InputError(f"evaluator {evaluator.name!r}: gives {metric!r}, as {first!r} does; wanted {wanted}")
 
 
 def _check_kept_apart(prepared: PreparedExperiment) -> None:

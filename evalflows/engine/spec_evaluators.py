@@ -13,7 +13,7 @@ from evalflows import evaluators
 from evalflows.engine.spec_targets import served
 from evalflows.evaluators.binding import Bound, Scope, bind
 from evalflows.evaluators.composite import combined
-from evalflows.evaluators.declarations import declared_by
+from evalflows.evaluators.declarations import declared_by, package_versions
 from evalflows.evaluators.foreign import as_ours, evaluator_name
 from evalflows.evaluators.named import load_named
 from evalflows.evaluators.panel import panel_verdict
@@ -39,11 +39,13 @@ Spec = TypeVar("Spec", bound=FallbackSpec, covariant=True)
 
 
 def bind_evaluator(spec: FallbackSpec, scope: Scope = "item") -> Bound:
-    """Load and check an evaluator. Raise InputError if it does not exist or asks for unknown arguments.
+    """Load and check an evaluator. Raise InputError if it does not exist, asks for unknown arguments or needs a package
+    that is not installed.
 
     An evaluator of another project gets an adapter; its single score gets the spec's name if that differs.
     """
     loaded = load_named(spec.use)
+    package_versions(loaded)
     if is_ours(spec) and (scope == "pair") != (spec.use in evaluators.PAIRWISE):
         compares, other = "compares two answers, wanted it under compare", "judges one answer, wanted one that compares"
         wanted = f"{other} two: {', '.join(evaluators.PAIRWISE)}" if scope == "pair" else compares
@@ -165,7 +167,7 @@ def prepare_evaluator(spec: Kind, scope: Scope = "item") -> PreparedEvaluator[Ki
 
 
 def evaluator_version(evaluator: PreparedEvaluator[FallbackSpec], connections: Mapping[str, ConnectionSpec]) -> str:
-    """Return a hash of an evaluator's source, constants, settings, model and endpoint, and of its fallback."""
+    """Return a hash of an evaluator's source, constants, settings, packages, model, endpoint and fallback."""
     spec, function = evaluator.spec, evaluator.bound.function
     if evaluator.tiers:
         decides = [tier.spec.model_dump(include={"decides", "decides_from", "decides_to"}) for tier in evaluator.tiers]
@@ -174,7 +176,8 @@ def evaluator_version(evaluator: PreparedEvaluator[FallbackSpec], connections: M
     fallback = [evaluator_version(evaluator.fallback, connections)] if evaluator.fallback else []
     files = [located(spec.args[name]).read_bytes() for name in getattr(function, FILES, ()) if name in spec.args]
     repeats = [[bound.repeats, bound.combine]] if (bound := evaluator.bound).repeats > 1 else []
-    return version_of(function, sorted(spec.args.items()), judge, *files, *fallback, *repeats)
+    packages = package_versions(function)
+    return version_of(function, sorted(spec.args.items()), judge, *files, *fallback, *repeats, *packages)
 
 
 def _cascade(spec: JudgeSpec, tiers: Sequence[Bound]) -> Bound:

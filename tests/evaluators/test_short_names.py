@@ -18,7 +18,7 @@ NEEDED = {
 @pytest.mark.parametrize("name", SHORT_NAMES)
 def test_each_is_a_function_of_its_name_that_can_be_bound_and_says_what_it_cannot_see(name: str) -> None:
     function = getattr(evaluators, name)
-    scope = "run" if name in ("label_f1", "cost_per_solved") else "pair" if name in PAIRWISE else "item"
+    scope = "run" if name in ("label_f1", "cost_per_solved", "corpus_bleu") else "pair" if name in PAIRWISE else "item"
     assert bind(function, settings=NEEDED.get(name), scope=scope).name == name  # type: ignore[arg-type]
     available = {*OFFERED["item"], *OFFERED["pair"], *OFFERED["run"]}
     settings = [p for p in inspect.signature(function).parameters.values() if p.name not in available]

@@ -64,6 +64,12 @@ def test_a_command_decides_on_two_files(tmp_path: Path) -> None:
     assert several.exit_code == 1 and "new" in several.stdout and "missing" in several.stdout
     sliced = asked(old, new, "--metric", "correct=.1", "--slice", "topic")
     assert "correct@metadata.topic=a is worse" in sliced.stdout
+    lines = [json.dumps({"id": n, "topic": "ab"[n % 2], "recall@5": n % 3 / 2}) for n in range(60)]
+    both = [str(tmp_path / f"{name}-found.jsonl") for name in ("old", "new")]
+    for path in both:
+        Path(path).write_text("\n".join(lines))
+    found = asked(*both, "--metric", "recall@5=.1", "--slice", "topic").stdout
+    assert "recall@5@metadata.topic=a may be worse" in found, "a name with @ is no slice"
     lower = asked(old, new, "--metric", "correct=.1", "--lower-is-better", "correct")
     assert (lower.exit_code, "PASS" in lower.stdout) == (0, True), "it fell, which is better"
     clustered = json.loads(asked(old, new, "--cluster", "topic", "--json", "-").stdout)

@@ -30,7 +30,6 @@ from evalflows import (
     BatchEvaluationResult,
     ComparativeResult,
     ExperimentResult,
-    JudgedAgain,
     dataset_from_traces,
     decide_again,
     decide_on,
@@ -53,6 +52,7 @@ SMALLEST = (SMALL,), 1
 """Examples of each store, and how many doors of each kind are asked."""
 
 MAKE_THE_STORE = "makes the store"
+JUDGED_ONCE = "needs answers that were judged again"
 NOT_ASKED = {
     **dict.fromkeys(("run", "gate", "compare", "traces add", "evaluate-traces", "labels import"), MAKE_THE_STORE),
     **dict.fromkeys(("up", "deploy", "status", "down", "alerts automate"), "asks Prefect's server only"),
@@ -62,11 +62,12 @@ NOT_ASKED = {
     "export postgres": "needs a server; in tests/real_size/",
     **dict.fromkeys(("init", "decide", "verify"), "reads no store"),
     "try": "needs a target with a prompt",
+    "judge": JUDGED_ONCE,
     **dict.fromkeys(("modes show", "modes close", "modes examples"), "needs answers with a failure mode"),
 }
 """The commands without a door, and why."""
 
-PAGES_NOT_ASKED = dict.fromkeys(("/modes/{mode}",), "needs answers with a failure mode")
+PAGES_NOT_ASKED = {"/modes/{mode}": "needs answers with a failure mode", "/two-judges": JUDGED_ONCE}
 
 NAMES_NOT_ASKED = {
     **dict.fromkeys(
@@ -76,7 +77,8 @@ NAMES_NOT_ASKED = {
     **dict.fromkeys(("gate", "run", "run_batched_evaluation"), MAKE_THE_STORE),
     **dict.fromkeys(("EvaluatorInputs", "ItemOutcome", "Progress", "TraceDataset", "DiffResult"), "a record"),
     "decide": "reads no store",
-    "judge_again": MAKE_THE_STORE,
+    **dict.fromkeys(("JudgedAgain", "judge_again"), JUDGED_ONCE),
+    "drift_of": "reads no store",
     **dict.fromkeys(("approve", "backtest_gate", "plan", "robustness", "sentences_of"), "a command does the same"),
 }
 """The names of `evalflows` without a door, and why."""
@@ -112,9 +114,9 @@ def commands(made: Made, folder: Path) -> dict[str, Sequence[str]]:
         ("robustness", second),
         ("calibrate", second, "ranked.csv"),
         ("evaluators",),
-        ("judge, --stored", second, "--stored"),
         ("labels next", second, "edit_similarity"),
         ("labels agreement", second, "exact_match"),
+        ("labels anchors", second, "exact_match"),
         ("labels judges",),
         ("labels ls",),
         ("modes find", second),
@@ -167,7 +169,6 @@ def addresses(made: Made) -> dict[str, str]:
         "/pairwise/{id}/pair": f"/pairwise/{made.comparison}/pair?metric=later&left={left}&right={right}",
         "/decisions/{id}": f"/decisions/{made.decision}",
         "/judges/{evaluator:path}": "/judges/exact_match",
-        "/two-judges": f"/two-judges?of={second}",
         "/production/evaluations/{name:path}": "/production/evaluations/production",
         "/production/incidents/{id}": f"/production/incidents/{made.incident}",
         "/production/traces/{id}": f"/production/traces/{made.trace}",
@@ -234,7 +235,6 @@ def results(made: Made, folder: Path) -> dict[str, Door]:
             str(BatchEvaluationResult(batch)),
             BatchEvaluationResult(batch).item_evaluations,
         ),
-        "JudgedAgain": lambda: JudgedAgain(second).flips(),
         "decide_again": lambda: decide_again(made.decision),
         "decide_on": lambda: decide_on(second, first, spec.gates[0]),
         "dataset_from_traces": lambda: dataset_from_traces("from-python", limit=50),

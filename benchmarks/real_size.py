@@ -85,7 +85,6 @@ MAKING = (
     ("compare", "pairs.yaml"),
     ("traces", "add", "traces.jsonl"),
     ("evaluate-traces", "watch.yaml"),
-    ("judge", "support-t1"),
     ("labels", "next", "support-t1", "exact_match", "--n", "60", "--out", "labels.csv"),
 )
 """The commands that make a store, in this order."""
@@ -160,9 +159,7 @@ class Made:
                 return [value for (value,) in catalog.execute(query).fetchall()]
 
             return cls(
-                experiments=column(
-                    "select experiment_id from experiments where name similar to 'support-t.' order by name"
-                ),
+                experiments=column("select experiment_id from experiments where name like 'support-%' order by name"),
                 snapshot=column("select snapshot_id from snapshots order by recorded_at limit 1")[0],
                 comparison=column("select comparison_id from comparison_sets")[0],
                 pair=column("select unnest([left_run_id, right_run_id]) from (from comparisons order by all limit 1)"),

@@ -19,6 +19,7 @@ from full_store import (
     freeze_questions,
 )
 
+from evalflows.store.records import to_json
 from evalflows.store.schemas import TABLES
 from evalflows.store.sql import ask, connect, select
 from evalflows.store.store import Store
@@ -68,6 +69,9 @@ def fill(store: Store, make: Make) -> None:
     store.append("judgements", day, "p", [make("judgements", **of_mode, status="scored", subject_at=START)])
     said = {"subject_kind": "trace", "subject_id": "id-0", "batch_id": "feedback-1", "label_id": "of a trace"}
     store.append("labels", "feedback-1", "p", [make("labels", **said)])
+    drift = {"name": "drift", "subject_kind": "judge", "column_name": "m", "passed": True, "check_id": "drift"}
+    observed = to_json({"run_id": "group-1", "version": "v1", "changed": "none"})
+    store.append("checks", "drift-1", "p", [make("checks", **drift, batch_id="drift-1", observed=observed)])
     fill_comparison(store, make)
     fill_decisions(store, make)
     fill_labels(store, make)

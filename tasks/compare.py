@@ -173,7 +173,8 @@ def compute_win_rates(run: Context, row: ComparisonSetRow) -> str:
     store.publish("checks", row.comparison_id, [*agreement, *results.checks])
     store.publish("verdicts", row.comparison_id, results.verdicts)
     store.publish("ratings", row.comparison_id, results.ratings)
-    publish_drift(store, row.comparison_id, flow_run_id=flow_run_id())
+    if any(judge.anchors for judge in spec.evaluators):
+        publish_drift(store, row.comparison_id, flow_run_id=flow_run_id())
     return row.comparison_id
 
 

@@ -128,7 +128,8 @@ def compute_differences(run: Context, rows: list[ExperimentRow]) -> MetricReader
     reader = MetricReader(store, keeps_values=len(rows) > 1 or bool(spec.gates))
     with shared.little_memory(is_needed=any(are_many(row.n_examples * row.repetitions) for row in rows)):
         publish_differences(store, reader, rows, spec)
-    publish_drift(store, rows[0].run_group, flow_run_id=flow_run_id())
+    if any(judge.anchors for judge in spec.evaluators):
+        publish_drift(store, rows[0].run_group, flow_run_id=flow_run_id())
     return reader
 
 

@@ -121,7 +121,8 @@ class Judging(Generic[Subject]):
                 job.given.setdefault(row.metric, row.evaluator)
         self._keeps_rows = job.keeps_rows or any(evaluator.asks_for_scores for evaluator in job.evaluators)
         self._quick: defaultdict[str, list[tuple[Subject, EvaluationResult]]] = defaultdict(list)  # by evaluator
-        self._due, self._n_seen, self._chunk = self._anchors_due(chunk), 0, chunk
+        self._chunk, self._n_seen, self._run_id = chunk, 0, ""
+        self._due = self._anchors_due()
         self._retryable: list[tuple[RunnableEvaluator, str]] = []  # of each judgement that a retry may bring
         self._over_budget: list[str] = []  # the errors of judgements that the budget did not pay
         self._is_spent = False  # whether no further judgement is paid
@@ -173,13 +174,14 @@ class Judging(Generic[Subject]):
             await asyncio.gather(rules, *(self._judge_with(judge, subjects) for judge in judges), *anchors)
         self._is_spent = bool(self._over_budget)
 
-    def _anchors_due(self, chunk: Any) -> list[Due]:
+    def _anchors_due(self) -> list[Due]:
         """Return the anchors to judge in the course of a chunk that have no judgement yet, the last one first."""
-        job = self._job
+        job, chunk = self._job, self._chunk
         if not job.anchors:
             return []
         before: list[SentinelRow] = job.store.read("sentinels", chunk.owner, [chunk.part_name])
         among = job.stretch(chunk)
+        self._run_id = among.run_id
         of_run = (row for row in before if row.run_id == among.run_id and row.status not in LOST)
         known = {(row.evaluator, row.example_id) for row in of_run}
         due = [one for anchors in job.anchors for one in anchors.due(among)]
@@ -205,14 +207,14 @@ class Judging(Generic[Subject]):
     async def _judge_anchor(self, due: Due) -> None:
         """Judge an anchor, and keep what it was judged to be."""
         self._spool.check()
-        anchors, owner, run_id = due.anchors, self._chunk.owner, self._job.stretch(self._chunk).run_id
+        anchors, owner = due.anchors, self._chunk.owner
         (example,) = anchors.examples.rows([due.number])
         identity = derived_id("anchor", owner, self._chunk.part_name, anchors.judge.bound.name, example.example_id)
         available = anchors.arguments(example, identity)
         results = await judge_with(
             anchors.judge, available, spool=self._spool, experiment_id=owner, subject_id=identity
         )
-        for row in anchors.rows(example, results, identity=identity, owner=owner, run_id=run_id):
+        for row in anchors.rows(example, results, identity=identity, owner=owner, run_id=self._run_id):
             self._spool.add("sentinels", row)
 
     def rows_of(self, key: str) -> list[JudgementRow]:

@@ -167,11 +167,14 @@ def anchors_of(
 
 def with_frozen_anchors(store: Store, prepared: AnyPrepared) -> AnyPrepared:
     """Return a prepared spec whose anchors are snapshots. Raise InputError for a file that has none."""
-    if not any(evaluator.spec.anchors for evaluator in prepared.evaluators):
+    if not any(evaluator.spec.anchors for evaluator in (*prepared.evaluators, *prepared.pairwise)):
         return prepared
-    evaluators = [_frozen(store, evaluator) for evaluator in prepared.evaluators]
-    spec = prepared.spec.model_copy(update={"evaluators": [evaluator.spec for evaluator in evaluators]})
-    return replace(prepared, spec=spec, evaluators=evaluators)
+    evaluators, pairwise = ([_frozen(store, e) for e in judges] for judges in (prepared.evaluators, prepared.pairwise))
+    changes: dict[str, Any] = {"evaluators": [evaluator.spec for evaluator in evaluators]}
+    if pairwise:
+        judges = [evaluator.spec for evaluator in pairwise]
+        changes["compare"] = prepared.spec.compare.model_copy(update={"evaluators": judges})
+    return replace(prepared, spec=prepared.spec.model_copy(update=changes), evaluators=evaluators, pairwise=pairwise)
 
 
 def read_anchors(store: Store, spec: AnchorsSpec) -> Examples:
@@ -189,10 +192,19 @@ def read_anchors(store: Store, spec: AnchorsSpec) -> Examples:
 
 def _frozen(store: Store, evaluator: PreparedEvaluator[Any]) -> PreparedEvaluator[Any]:
     judge: JudgeSpec = evaluator.spec
-    if judge.anchors is None or judge.anchors.dataset.startswith(SNAPSHOT):
+    if judge.anchors is None:
+        return evaluator
+    examples, of_pairs = read_anchors(store, judge.anchors), evaluator.scope == "pair"
+    for example in examples:
+        if isinstance(_answer_of(example)["outputs"], list) != of_pairs:
+            got, wanted = ("one answer", "a list of two") if of_pairs else ("a list", "one answer, as the judge judges")
+            raise InputError(
+                f"anchors of {evaluator.name!r}: {example.example_id}: outputs: got {got}, wanted {wanted}"
+            )
+    if judge.anchors.dataset.startswith(SNAPSHOT):
         return evaluator
     name, source = f"{stem(located(judge.anchors.dataset))} (anchors)", judge.anchors.dataset
-    identity = freeze(store, read_anchors(store, judge.anchors), name=name, source=source)
+    identity = freeze(store, examples, name=name, source=source)
     anchors = judge.anchors.model_copy(update={"dataset": identity})
     return replace(evaluator, spec=judge.model_copy(update={"anchors": anchors}))
 
@@ -204,13 +216,14 @@ def _row(row: Mapping[str, Any], where: str) -> dict[str, Any]:
     if known is None or outputs is None:
         lacks = "outputs" if outputs is None else "known"
         raise InputError(f"{where}: got {', '.join(row)}, wanted {lacks}: an anchor is an answer whose score is known")
-    whole = outputs if isinstance(outputs, list) else [outputs]
+    of_pair = isinstance(outputs, list)
+    whole = outputs if of_pair else [outputs]
     answers = [answer if isinstance(answer, Mapping) else {"output": answer} for answer in whole]
     answer = {
-        "outputs": answers if isinstance(outputs, list) else answers[0],
-        "known": {name: _known(score) for name, score in known.items()}
+        "outputs": answers if of_pair else answers[0],
+        "known": {name: _known(score, of_pair=of_pair) for name, score in known.items()}
         if isinstance(known, Mapping)
-        else _known(known),
+        else _known(known, of_pair=of_pair),
         **{name: row[name] for name in ("steps", "metadata") if row.get(name) is not None},
     }
     example = {name: row[name] for name in ("id", "inputs", "input", "split", "attachments") if name in row}
@@ -218,9 +231,9 @@ def _row(row: Mapping[str, Any], where: str) -> dict[str, Any]:
     return {**example, "reference_outputs": reference, "metadata": {ANSWER: answer}}
 
 
-def _known(score: Any) -> float | str:
-    """Return a known score as a number, or a label."""
-    if isinstance(score, str) and score.strip().lower() in PAIR_VALUES:
+def _known(score: Any, *, of_pair: bool) -> float | str:
+    """Return a known score as a number, or a label; of a pair the score of the answer shown first."""
+    if of_pair and isinstance(score, str) and score.strip().lower() in PAIR_VALUES:
         return PAIR_VALUES[score.strip().lower()]
     parsed = parse_value(score)
     return parsed.value if parsed.value is not None else str(parsed.label)

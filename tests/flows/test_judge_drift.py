@@ -13,7 +13,9 @@ from gated import decided, drawn, gated
 from made_traces import traces, write
 
 from evalflows import approve, evaluate_traces, plan, run
+from evalflows.engine.anchors import read_anchors
 from evalflows.specs import ExperimentSpec, InputError
+from evalflows.specs.evaluator import AnchorsSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store import Store
 
@@ -125,4 +127,10 @@ def test_a_file_that_has_no_anchors_is_refused_before_anything_is_written(tmp_pa
     (tmp_path / "anchors.jsonl").write_text('{"inputs": {"q": "a?"}, "outputs": "yes"}\n')
     with pytest.raises(InputError, match=r"anchors\.jsonl:1: got inputs, outputs, wanted known: an anchor is"):
         run(ExperimentSpec.model_validate(fields))
+    (tmp_path / "anchors.jsonl").write_text('{"inputs": {"q": "a?"}, "outputs": ["yes", "no"], "known": "first"}\n')
+    with pytest.raises(InputError, match=r"anchors of 'right': .*: outputs: got a list, wanted one answer"):
+        run(ExperimentSpec.model_validate(fields))
     assert rows("select count(*) from staging.snapshots") == [(0,)]
+    (tmp_path / "anchors.jsonl").write_text('{"inputs": {"q": "a?"}, "outputs": "yes", "known": "tie"}\n')
+    (anchor,) = read_anchors(Store(), AnchorsSpec(dataset=str(tmp_path / "anchors.jsonl")))
+    assert '"known":"tie"' in (anchor.metadata or ""), "a label of one answer, no score of a pair"

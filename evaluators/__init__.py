@@ -11,7 +11,7 @@ from evalflows.evaluators.agents.outcomes import (
 )
 from evalflows.evaluators.agents.tools import step_efficiency, tool_arguments, tool_order, tool_selection
 from evalflows.evaluators.agents.trajectory_judge import trajectory
-from evalflows.evaluators.classification import label_f1
+from evalflows.evaluators.classification import classification, label_f1
 from evalflows.evaluators.conversations import context_use, conversation_quality, turn_errors, turn_quality
 from evalflows.evaluators.json import json_valid, schema_adherence
 from evalflows.evaluators.judges import (
@@ -32,6 +32,7 @@ from evalflows.evaluators.modes import failure_modes
 from evalflows.evaluators.numbers import numeric_closeness
 from evalflows.evaluators.overlap import bleu, chrf, corpus_bleu, rouge, ter
 from evalflows.evaluators.pairwise import pairwise_preference, recorded_preference
+from evalflows.evaluators.regression import regression
 from evalflows.evaluators.retrieval import retrieval
 from evalflows.evaluators.score import Preference, Score
 from evalflows.evaluators.semantic import semantic_similarity
@@ -39,13 +40,13 @@ from evalflows.evaluators.text import concision, contains, edit_similarity, exac
 
 __all__ = [
     "PAIRWISE", "SHORT_NAMES", "Preference", "Score", "actions_match", "agent", "answer_relevance", "bleu", "chrf",
-    "concision", "contains", "context_precision", "context_recall", "context_use", "conversation_quality",
-    "corpus_bleu", "correctness", "cost_per_solved", "criteria", "edit_similarity", "exact_match", "failure_modes",
-    "faithfulness", "final_answer", "instruction_following", "json_valid", "keyword_safety", "label_f1",
-    "length_between", "numeric_closeness", "pairwise_preference", "recorded_preference", "refusal", "regex",
-    "retrieval", "rouge", "rubric", "schema_adherence", "semantic_similarity", "state_matches", "step_efficiency",
-    "ter", "tool_arguments", "tool_errors", "tool_order", "tool_selection", "toxicity", "trajectory", "turn_errors",
-    "turn_quality", "turns_to_goal", "user_kept_to_goal",
+    "classification", "concision", "contains", "context_precision", "context_recall", "context_use",
+    "conversation_quality", "corpus_bleu", "correctness", "cost_per_solved", "criteria", "edit_similarity",
+    "exact_match", "failure_modes", "faithfulness", "final_answer", "instruction_following", "json_valid",
+    "keyword_safety", "label_f1", "length_between", "numeric_closeness", "pairwise_preference", "recorded_preference",
+    "refusal", "regex", "regression", "retrieval", "rouge", "rubric", "schema_adherence", "semantic_similarity",
+    "state_matches", "step_efficiency", "ter", "tool_arguments", "tool_errors", "tool_order", "tool_selection",
+    "toxicity", "trajectory", "turn_errors", "turn_quality", "turns_to_goal", "user_kept_to_goal",
 ]  # fmt: skip
 
 

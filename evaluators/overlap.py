@@ -1,11 +1,12 @@
 """The overlap of an answer's words and characters with references: ROUGE by rouge-score; BLEU, chrF and TER by
 sacrebleu."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evalflows.evaluators.declarations import (
     Direction,
@@ -15,11 +16,15 @@ from evalflows.evaluators.declarations import (
     needs_reference,
     zero_to_one,
 )
+from evalflows.evaluators.figures import Figures, figures_by
 from evalflows.evaluators.paths import answer_text, reference_value
 from evalflows.evaluators.score import Score
 from evalflows.evaluators.settings import checked_choice
 from evalflows.evaluators.views import ExampleView
 from evalflows.specs.errors import CallError, short
+
+if TYPE_CHECKING:
+    from evalflows.stats.resampling import Statistic
 
 Tokenize = Literal["13a", "intl", "zh", "char", "none"]
 """Sacrebleu's tokenizers that need no other package."""
@@ -190,10 +195,60 @@ def ter(
     return _scored(metric, outputs, reference_outputs, key, most=MOST_TER)
 
 
+def _corpus_figures(
+    outputs: Sequence[dict[str, Any] | None],
+    reference_outputs: Sequence[dict[str, Any] | None],
+    *,
+    tokenize: Tokenize = "13a",
+    lowercase: bool = False,
+    key: str | None = None,
+) -> Figures | None:
+    """Return the figure of `corpus_bleu`, with the same arguments: the score of the summed counts of the answers."""
+    import numpy as np
+    from sacrebleu.metrics.bleu import BLEU
+
+    metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
+    texts = [references_of(reference, key) for reference in reference_outputs]
+    if not any(texts):
+        return None
+
+    def counts(answer: str, references: Sequence[str]) -> list[int]:
+        if not references:
+            return [0] * 10
+        found = metric.corpus_score([answer], [[reference] for reference in references])
+        return [*found.counts, *found.totals, found.sys_len, found.ref_len]
+
+    def score(sums: Sequence[float]) -> float:
+        *numbers, n_answered, n_wanted = (round(number) for number in sums)
+        found = BLEU.compute_bleu(numbers[:4], numbers[4:], n_answered, n_wanted, smooth_method="exp")
+        return min(100.0, float(found.score)) if n_wanted else math.nan
+
+    def statistic(answers: Sequence[str]) -> "Statistic":
+        table = np.array([*map(counts, answers, texts)], dtype=np.float64)
+        return lambda weights: np.array([[score(sums)] for sums in (weights @ table).tolist()])
+
+    known = ["" if output is None else answer_text(output, key) for output in outputs]
+    n_missing = sum(output is None and bool(of_it) for output, of_it in zip(outputs, texts, strict=True))
+    best = [
+        of_it[0] if output is None and of_it else answer
+        for output, of_it, answer in zip(outputs, texts, known, strict=True)
+    ]
+    of_known = statistic(known)
+    return Figures(
+        metrics=[""],
+        n_runs=len(known),
+        statistic=of_known,
+        lowest=of_known,
+        highest=statistic(best) if n_missing else of_known,
+        n_missing=n_missing,
+    )
+
+
 @declares(_percent)
 @needs_reference
 @needs_packages("text", "sacrebleu")
 @checks_examples(_check_examples)
+@figures_by(_corpus_figures)
 def corpus_bleu(
     outputs: Sequence[dict[str, Any] | None],
     reference_outputs: Sequence[dict[str, Any] | None],
@@ -205,7 +260,7 @@ def corpus_bleu(
     """BLEU over all runs of an experiment, 0 to 100, by sacrebleu; the comment has its parts.
 
     A failed run is an empty answer. Runs without a reference are left out; None if no run has one. Settings as of
-    `bleu`. It cannot see meaning, and has no interval: gate on `chrf` or `bleu` of single answers.
+    `bleu`. It cannot see meaning.
     """
     from sacrebleu.metrics.bleu import BLEU  # late: an extra
 

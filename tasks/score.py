@@ -13,6 +13,7 @@ from evalflows.engine.composites import ScoresByRun, composite_rows
 from evalflows.engine.experiments import Context, Experiment, experiment_of
 from evalflows.engine.judgement import judge_with
 from evalflows.engine.panels import Seats, panel_rows, seats_of
+from evalflows.engine.resampling import resample_rows
 from evalflows.engine.results import judgement_columns, one_row, run_scores
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.engine.spec_evaluators import composite_version
@@ -20,13 +21,14 @@ from evalflows.engine.views import evaluations_view, example_view, run_view
 from evalflows.evaluators.views import ItemResult, offer_experiment
 from evalflows.llm import loop
 from evalflows.specs.errors import InputError
+from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metrics import CompositeSpec
 from evalflows.store.described import from_described
 from evalflows.store.queries.lookup import find_experiments, run_groups
 from evalflows.store.queries.people_checks import people_alphas
-from evalflows.store.records import ExperimentRow, JudgementRow, OutputRow, derived_id
+from evalflows.store.records import ExperimentRow, JudgementRow, OutputRow, ResampleRow, derived_id
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.spool import Spool
 from evalflows.store.store import Store
@@ -75,8 +77,8 @@ def _combine(experiment: Experiment, judges: Sequence[RunnableEvaluator]) -> Non
         within_provider_limits(experiment.judging_on if judges else [], 1, 1),
         Spool(experiment.store, identity, "summary") as spool,
     ):
-        for evaluator in judges:
-            work = partial(_summarise, experiment, evaluator, spool)
+        for evaluator, spec in zip(judges, experiment.spec.summary_evaluators, strict=bool(judges)):
+            work = partial(_summarise, experiment, evaluator, spec, spool)
             results = _results(experiment, outputs, of_run)
             # A sync evaluator blocks on its model calls, so it must not run on the loop that makes them.
             loop.run(experiment.judging.run(work, [results], is_async=evaluator.bound.is_async))
@@ -92,14 +94,19 @@ def _seats(experiment: Experiment, panel: CompositeSpec) -> Seats:
 
 
 async def _summarise(
-    experiment: Experiment, evaluator: RunnableEvaluator, spool: Spool, results: list[ItemResult]
+    experiment: Experiment,
+    evaluator: RunnableEvaluator,
+    spec: EvaluatorSpec,
+    spool: Spool,
+    results: list[ItemResult],
 ) -> None:
     """Call a run-level evaluator on all answers. Its rows have the experiment as their subject."""
     identity = experiment.row.experiment_id
     available = offer_experiment(results)
     version = evaluator.version
     by = partial(judgement_columns, evaluator=evaluator.bound.name, declared_version=evaluator.spec.version)
-    for result in await judge_with(evaluator, available, spool=spool, experiment_id=identity, subject_id=identity):
+    judged = await judge_with(evaluator, available, spool=spool, experiment_id=identity, subject_id=identity)
+    for result in judged:
         judgement = one_row(
             {
                 **by([result], version=version),
@@ -110,6 +117,8 @@ async def _summarise(
             }
         )
         spool.add("judgements", judgement)
+    for row in resample_rows(evaluator, spec, identity, experiment.examples, results, judged):
+        spool.add("resamples" if isinstance(row, ResampleRow) else "classified", row)
 
 
 def _results(experiment: Experiment, outputs: Iterable[OutputRow], of_run: ScoresByRun) -> list[ItemResult]:

@@ -231,10 +231,10 @@ def standing(store: Store, candidates: Sequence[str], metrics: Sequence[str]) ->
         for first, second in combinations(rows, 2)
     ]
     tested = [
-        (pair, metric, pair.difference_test(paired))
+        (pair, metric, tested_metric.test)
         for pair in pairs
         for metric in metrics
-        if (paired := pair.paired(metric)) is not None
+        if (tested_metric := pair.tested(metric)) is not None
     ]
     better: dict[tuple[str, str], list[str]] = {}
     for (pair, metric, _), verdict in zip(

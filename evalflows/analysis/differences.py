@@ -17,6 +17,11 @@ from evalflows.analysis.comparability import (
     judge_models,
     served_by,
 )
+from evalflows.analysis.experiment_metrics import (
+    ExperimentMetric,
+    PairedExperimentMetric,
+    experiment_metrics,
+)
 from evalflows.analysis.flaky import Quarantine, observed_before, why_too_many
 from evalflows.analysis.judge_drift import JudgeStream, drift_differences, judge_streams
 from evalflows.analysis.judge_exclusions import Exclusion, JudgedMetric, by_controls, by_fallback, by_people, exclusions
@@ -180,6 +185,13 @@ class MetricReader:
         for metric in values:
             yield metric
             yield from self._trial_values(row, metric, spec)
+
+    def experiment_metrics(self, row: ExperimentRow, spec: ExperimentSpec) -> Mapping[str, ExperimentMetric]:
+        """Return the metrics of the whole experiment that have an interval; empty without `summary_evaluators`."""
+        if not self.spec(row).summary_evaluators:
+            return {}
+        key = ("experiment_metrics", row.experiment_id, spec.model_dump_json(include={"metrics"}))
+        return self._once(key, lambda: experiment_metrics(self.store, row, spec))
 
     def clusters(self, row: ExperimentRow) -> Clusters:
         """Return the cluster of each example, in the snapshot's order; None if no example has one."""
@@ -372,6 +384,32 @@ class ExperimentPair:
             return paired
         return paired.side_by_side(rounds.at(self.shared_places(name)))
 
+    @cached_property
+    def experiment_metrics(self) -> Mapping[str, PairedExperimentMetric]:
+        """The metrics of the whole experiment that both sides have; none on only some of the examples."""
+        if self.baseline is None or self.where is not None:
+            return {}
+        ours = self.reader.experiment_metrics(self.candidate, self.spec)
+        theirs = self.reader.experiment_metrics(self.baseline, self.spec)
+        return {
+            name: PairedExperimentMetric(
+                candidate=metric,
+                baseline=theirs[name],
+                confidence_level=self.spec.confidence_level,
+                are_on_same_examples=self._are_on_same_examples,
+            )
+            for name, metric in ours.items()
+            if name in theirs
+        }
+
+    @cached_property
+    def _are_on_same_examples(self) -> bool:
+        """Whether both sides have the same examples in the same order, and no others."""
+        assert self.baseline is not None and self.matched is not None
+        everything = [*range(self.candidate.n_examples)]
+        sides = (self.matched.candidate, self.matched.baseline)
+        return self.candidate.n_examples == self.baseline.n_examples and all([*side] == everything for side in sides)
+
     def matched_in(self, name: str) -> MatchedExamples | None:
         """Return the shared examples of a metric: all, or those of its slice; None without a baseline."""
         if self.matched is None or not self._is_part(name):
@@ -395,7 +433,7 @@ class ExperimentPair:
     def why_refused(self, name: str) -> Reason | None:
         """Return why a metric is not comparable; metrics derived from refused ones (pass@k) are refused with them."""
         metric = metric_of(name)
-        values = self.values.get(metric)
+        values = self.values.get(metric) or self.reader.experiment_metrics(self.candidate, self.spec).get(metric)
         return self._refused.get(metric) or (self._refused.get(values.evaluator) if values else None)
 
     def difference_test(self, paired: PairedMetric, margin: float | None = None) -> DifferenceTest:
@@ -404,6 +442,15 @@ class ExperimentPair:
         why = self.why_refused(metric) or self.why_excluded(metric) or why_too_brief(paired, margin)
         why = why or why_too_many(paired.candidate, self.spec.quarantine_at_most)
         return paired.difference_test(why, margin)
+
+    def tested(self, name: str) -> "TestedMetric | None":
+        """Return the test of a metric's difference with the declared margin; None if either side does not have it."""
+        if (paired := self.paired(name)) is not None:
+            return TestedMetric(pair=self, paired=paired, test=self.difference_test(paired))
+        if (whole := self.experiment_metrics.get(name)) is not None:
+            test = whole.difference_test(self.why_refused(name) or whole.why_not_compared)
+            return TestedMetric(pair=self, paired=whole, test=test)
+        return None
 
     @cached_property
     def _excluded(self) -> Sequence[Mapping[str, Reason]]:
@@ -450,10 +497,10 @@ def verdicts_of(pairs: Sequence[ExperimentPair], adjustment: Adjustment) -> Iter
     a panel have no verdicts of their own.
     """
     tested = [
-        TestedMetric(pair=pair, paired=paired, test=pair.difference_test(paired))
+        each
         for pair in pairs
-        for metric in pair.values
-        if base_metric(metric) not in pair.spec.panel_members and (paired := pair.paired(metric))
+        for metric in (*pair.values, *pair.experiment_metrics)
+        if base_metric(metric) not in pair.spec.panel_members and (each := pair.tested(metric))
     ]
     for is_measure in (False, True):
         family = [each for each in tested if (each.paired.candidate.metric in MEASURES) == is_measure]
@@ -465,8 +512,27 @@ class TestedMetric:
     """One metric of a pair, and the test of its difference."""
 
     pair: ExperimentPair
-    paired: PairedMetric
+    paired: PairedMetric | PairedExperimentMetric
     test: DifferenceTest
+
+    @property
+    def slice(self) -> str | None:
+        return self.paired.slice if isinstance(self.paired, PairedMetric) else None
+
+    @property
+    def detectable_effect(self) -> dict[str, Any]:
+        """The columns of a verdict's row with the minimum detectable effect."""
+        if isinstance(self.paired, PairedMetric):
+            return detectable_effect_columns(self.test.estimate, self.paired)
+        effect = self.paired.detectable_effect(POWER)
+        return {"minimum_detectable_effect": effect, "power": None if effect is None else POWER}
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """The columns of a verdict's row with the numbers of scored and missing runs on each side."""
+        if isinstance(self.paired, PairedMetric):
+            return counts_of(self.paired.candidate, self.paired.baseline)
+        return self.paired.counts
 
 
 def verdicts(
@@ -481,7 +547,7 @@ def verdicts(
 def _verdict_row(tested: TestedMetric, verdict: Verdict, decision_id: str | None) -> VerdictRow:
     candidate, baseline, metric = tested.pair.candidate, tested.pair.baseline, tested.paired.candidate.metric
     assert baseline is not None  # a paired metric has a baseline
-    of_slice = tested.paired.slice
+    of_slice = tested.slice
     of_group = derived_id(candidate.experiment_id, baseline.experiment_id, metric, of_slice)
     of_decision = [decision_id, metric] if of_slice is None else [decision_id, metric, of_slice]
     return VerdictRow(
@@ -494,8 +560,8 @@ def _verdict_row(tested: TestedMetric, verdict: Verdict, decision_id: str | None
         baseline_experiment_id=baseline.experiment_id,
         **asdict(verdict),
         **difference_columns(tested.test),
-        **detectable_effect_columns(tested.test.estimate, tested.paired),
-        **counts_of(tested.paired.candidate, tested.paired.baseline),
+        **tested.detectable_effect,
+        **tested.counts,
     )
 
 
@@ -544,6 +610,9 @@ def estimate_rows(
             reason=estimate.reason,
             reason_code=estimate.reason_code,
         )
+    if where is None:
+        for whole in reader.experiment_metrics(row, spec).values():
+            yield whole.estimate_row(row.experiment_id, spec.confidence_level)
 
 
 def with_dependent_composites(exclusion: Mapping[str, Reason], spec: ExperimentSpec) -> dict[str, Reason]:

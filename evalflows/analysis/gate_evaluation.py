@@ -11,6 +11,11 @@ from evalflows.analysis.baselines import approval_problem, baseline_name, no_bas
 from evalflows.analysis.comparability import JUDGE_DRIFT, Difference
 from evalflows.analysis.differences import ExperimentPair, TestedMetric, verdicts, why_too_brief
 from evalflows.analysis.evaluate_rules import conclusion_of, evaluate_rules
+from evalflows.analysis.experiment_metrics import (
+    ExperimentMetricDifference,
+    ExperimentMetricEstimate,
+    PairedExperimentMetric,
+)
 from evalflows.analysis.flaky import why_too_many
 from evalflows.analysis.interim import InterimAnalyses, interim_analyses_of, interim_difference, interim_mean
 from evalflows.analysis.pairing import MetricSample, PairedMetric
@@ -144,7 +149,7 @@ class GateEvaluation:
         tested = [
             TestedMetric(pair=self.pair, paired=paired, test=self._difference_test(name, paired))
             for name in self.gate.metrics
-            if (paired := self.pair.paired(name)) is not None
+            if (paired := self.pair.paired(name) or self.pair.experiment_metrics.get(name)) is not None
         ]
         return verdicts(tested, self.pair.spec.adjustment, decision_id)
 
@@ -227,7 +232,10 @@ class GateEvaluation:
             judge_models=pair.reader.judge_models(pair.candidate),
         )
 
-    def _difference_test(self, name: str, paired: PairedMetric) -> DifferenceTest:
+    def _difference_test(self, name: str, paired: PairedMetric | PairedExperimentMetric) -> DifferenceTest:
+        if isinstance(paired, PairedExperimentMetric):
+            why = self.pair.why_refused(name) or paired.why_not_compared
+            return paired.difference_test(why, self.gate.non_inferiority.get(name))
         if recalibration := self._recalibrated(name, paired):
             higher = paired.scale.higher_is_better
             return DifferenceTest(
@@ -288,23 +296,59 @@ class GateEvaluation:
         """Return the estimate of a metric that one evaluator computes from all answers of the candidate."""
         if not self.pair.has_run_level_metrics:
             return Reason("no_such_metric", "no evaluator gives it, or several do")
-        return run_level_estimate(self.pair.reader.store, self.pair.spec, self.pair.candidate, rule)
+        whole = self.pair.reader.experiment_metrics(self.pair.candidate, self.pair.spec).get(rule.metric)
+        if whole is not None and whole.why_incomplete:
+            return whole.why_incomplete
+        if whole is None or (rule.kind == "threshold" and not whole.n_missing):
+            return run_level_estimate(self.pair.reader.store, self.pair.spec, self.pair.candidate, rule)
+        if self._invalid_problem:
+            return Reason("invalid_trials", self._invalid_problem)
+        if self.gate.batch is not None:
+            return Reason("not_for_batches", "a metric of the whole experiment has no interim analyses")
+        return (
+            self._difference_of_experiments(rule)
+            if rule.is_difference
+            else ExperimentMetricEstimate(whole, self.pair.spec.confidence_level)
+        )
 
-    def _difference_estimate(self, rule: Rule, sample: MetricSample) -> Estimate | Reason:
+    def _difference_of_experiments(self, rule: Rule) -> Estimate | Reason:
         if self._production is not None:
-            estimate = self._production.estimate(rule.metric, sample, self.gate.min_examples)
-            return self._why_too_wide(rule, sample) or estimate
+            return Reason("run_level_metric", "a metric of the whole experiment has no counterpart in production")
+        if why := self._why_no_baseline():
+            return why
+        paired = self.pair.experiment_metrics.get(rule.metric)
+        if paired is None:
+            return Reason("no_such_metric", "the baseline has no such metric, or none with an interval")
+        low, high = paired.candidate.bounds
+        if rule.kind == "non_inferiority" and rule.bound >= high - low:
+            return _too_wide(rule)
+        if why := self.pair.why_refused(rule.metric):
+            return Reason(why.code, f"refused: {why}")
+        if why := paired.why_not_compared:
+            return why
+        return ExperimentMetricDifference(paired)
+
+    def _why_no_baseline(self) -> Reason | None:
+        """Return why there is no baseline to compare with; None if there is one."""
         if self.pair.baseline is None:
             return Reason("no_baseline", no_baseline(self.pair.spec, self.gate, self.pair.candidate.experiment_id))
         if self._approval_problem:
             return Reason("approved_by_others", self._approval_problem)
         if self.pair.is_against_itself:
             return Reason("candidate_is_baseline", "the candidate is the approved baseline itself")
+        return None
+
+    def _difference_estimate(self, rule: Rule, sample: MetricSample) -> Estimate | Reason:
+        if self._production is not None:
+            estimate = self._production.estimate(rule.metric, sample, self.gate.min_examples)
+            return self._why_too_wide(rule, sample) or estimate
+        if why := self._why_no_baseline():
+            return why
         paired, matched = self.pair.paired(rule.metric), self.pair.matched_in(rule.metric)
         if paired is None or matched is None:
             return Reason("no_such_metric", "the baseline has no such metric")
-        if too_wide := self._why_too_wide(rule, sample):
-            return too_wide
+        if why := self._why_too_wide(rule, sample):
+            return why
         if why := self.pair.why_refused(rule.metric):
             if (again := self._paired_after_drift(rule.metric)) is not None:
                 return DifferenceEstimate(again, of_no_difference=rule.is_of_no_difference)
@@ -319,8 +363,7 @@ class GateEvaluation:
     def _why_too_wide(self, rule: Rule, sample: MetricSample) -> Reason | None:
         if rule.kind != "non_inferiority" or rule.bound < sample.scale.widest:
             return None
-        text = f"a margin of {rule.bound:g} is as wide as the metric's range: no difference could exceed it"
-        return Reason("margin_too_wide", text)
+        return _too_wide(rule)
 
     def _mean_estimate(self, rule: Rule, sample: MetricSample) -> Estimate | Reason:
         if self.interim_analyses is not None:
@@ -335,6 +378,11 @@ class GateEvaluation:
         calls = calls_of_group(self.pair.reader.store, self.pair.candidate.run_group)
         seen = self.interim_analyses.after[-1]
         return None if calls is None else round(calls * (self.interim_analyses.n_examples - seen) / seen)
+
+
+def _too_wide(rule: Rule) -> Reason:
+    text = f"a margin of {rule.bound:g} is as wide as the metric's range: no difference could exceed it"
+    return Reason("margin_too_wide", text)
 
 
 def keep_decision(store: Store, evaluation: GateEvaluation, flow_run: str | None = None) -> DecisionRow:

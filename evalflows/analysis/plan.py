@@ -15,7 +15,8 @@ from typing import Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from evalflows.analysis.differences import MetricReader
+from evalflows.analysis.differences import ExperimentPair, MetricReader
+from evalflows.analysis.experiment_metrics import PairedExperimentMetric
 from evalflows.analysis.figures import figure, given_figure
 from evalflows.analysis.flaky import Repeats, check_quarantine, noise_by_metric
 from evalflows.analysis.pairing import Clusters, Places
@@ -27,6 +28,7 @@ from evalflows.engine.controls import control_pairs
 from evalflows.engine.dialogue import script_of
 from evalflows.engine.preflight import check_spec, reference_as_answer
 from evalflows.engine.prepare import PreparedExperiment, prepare
+from evalflows.engine.resampling import is_resampled
 from evalflows.engine.running import draw
 from evalflows.engine.spec_evaluators import PreparedEvaluator, evaluator_version, is_ours
 from evalflows.engine.spec_targets import target_version
@@ -421,7 +423,12 @@ def _from_pair(
 ) -> VarianceEstimate | None:
     """Return the variance estimate of a pair; None if it shares fewer than two examples or clusters."""
     candidate_row, baseline_row = (_experiment_row(history.store, side) for side in (candidate, baseline))
-    reader = MetricReader(history.store)
+    reader, spec = MetricReader(history.store), history.prepared.spec
+    pair = ExperimentPair(reader=reader, spec=spec, candidate=candidate_row, baseline=baseline_row)
+    name = f"{candidate.name} against {baseline.name} of {candidate.started_at:%Y-%m-%d}"
+    if (whole := pair.experiment_metrics.get(metric)) is not None:
+        estimate = None if whole.why_not_compared else _whole_variance(whole)
+        return estimate and replace(estimate, basis=f"{name}, {whole.candidate.n} {whole.candidate.noun}")
     matched = reader.matched(candidate_row, baseline_row)
     matched = matched.at(np.flatnonzero(np.isin(matched.candidate, history.places(candidate_row))))
     ours = _run_values(history, metric, candidate_row, candidate)[matched.candidate]
@@ -430,8 +437,7 @@ def _from_pair(
     estimate = _paired_variance(ours, theirs, clusters)
     if estimate is None:
         return None
-    pair = f"{candidate.name} against {baseline.name} of {candidate.started_at:%Y-%m-%d}"
-    basis = f"{pair}, {estimate.n_pairs} {history.examples}"
+    basis = f"{name}, {estimate.n_pairs} {history.examples}"
     return replace(estimate, basis=basis + _other_dataset_note(history, candidate), is_yes_no=candidate.is_yes_no)
 
 
@@ -439,6 +445,22 @@ def _other_dataset_note(history: HistoryQuery, experiment: MeasuredBefore) -> st
     if _is_same_dataset(history, experiment):
         return ""
     return f" of another dataset ({experiment.dataset_name or experiment.snapshot_id})"
+
+
+def _whole_variance(whole: PairedExperimentMetric) -> VarianceEstimate | None:
+    """Return the variance of one example, or cluster, that gives a metric of the whole experiment its error."""
+    difference, is_clustered = whole.difference(whole.confidence_level), whole.candidate.noun == "clusters"
+    if difference.standard_error is None:
+        return None
+    return VarianceEstimate(
+        source="two_sides",
+        basis="",
+        unit="cluster" if is_clustered else "example",
+        variance=difference.n_pairs * difference.standard_error**2,
+        n_pairs=difference.n_pairs,
+        n_clusters=difference.n_pairs if is_clustered else None,
+        is_yes_no=False,
+    )
 
 
 def _paired_variance(ours: RunValues, theirs: RunValues, clusters: Clusters) -> VarianceEstimate | None:
@@ -736,6 +758,8 @@ def metrics_to_plan(prepared: PreparedExperiment, wanted: Sequence[str]) -> list
     spec = prepared.spec
     members = spec.panel_members
     given = [metric for evaluator in prepared.evaluators for metric in evaluator.metrics]
+    of_all = filter(is_resampled, prepared.summary_evaluators)
+    given += [metric for evaluator in of_all for metric in evaluator.metrics]
     own = [metric for metric in given if metric not in members]
     own += [composite.name for composite in spec.composites]
     every = list(

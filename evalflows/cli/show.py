@@ -11,6 +11,7 @@ from evalflows.cli.output import Console, Table, Text, cell_of_lines, console, e
 from evalflows.cli.sections import Section, lines_section
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.prefect_server import dashboard_url
+from evalflows.reports.confusion import MOST_LABELS, Confusion
 from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport
 from evalflows.reports.results import Remark, Result, Severity, differences_in, means_in, verdict_sentences
 from evalflows.reports.worst import HIDDEN, Worst, WorstExamples, WorstItem, brief_lines, change_text, value_text
@@ -30,6 +31,9 @@ MOST_METRICS = 3
 MOST_WORST = 3
 """Examples, at most."""
 
+MOST_SHOWN_LABELS = 5
+"""Labels of a confusion matrix, at most, that is shown in brief."""
+
 MAX_WIDTH = 120
 """The width at which examples are wrapped in a wider terminal."""
 
@@ -47,6 +51,9 @@ def print_experiments(report: ExperimentsReport, *, wide: bool = False) -> None:
     out.print(all_columns(report.results) if wide else _metrics(report.results))
     for sentence in verdict_sentences(report.results):
         out.print(Text(sentence, style="bold"))
+    for confusion in report.confusions:
+        section = _confusion_section(confusion, MOST_LABELS)
+        out.print(section.draw(section.items))
     for line in report.by_field:
         out.print(Text(line))
     for remark in report.remarks:
@@ -90,6 +97,7 @@ def results_sections(
     least = max(bad, min(1, len(notes)))  # no mean without what it lacks
     return [
         metrics_section(report.results),
+        *map(_confusion_section, report.confusions),
         lines_section(map(Text, report.by_field), "field", least=min(1, len(report.by_field))),
         *worst_sections(report.worst, min(width, MAX_WIDTH)),
         *([lines_section([Text(HIDDEN)])] if report.hides_final else []),
@@ -98,6 +106,21 @@ def results_sections(
         lines_section(failures, "failure", least=min(len(failures), int(has_nothing))),
         lines_section([*states_in_brief(_bad_first(report)), *made], "status line", least=1, is_apart=is_apart),
     ]
+
+
+def _confusion_section(confusion: Confusion, most: int = MOST_SHOWN_LABELS) -> Section:
+    """Return a confusion matrix, or if it has more than so many labels its most frequent errors."""
+    if len(confusion.labels) > most:
+        return lines_section([Text(confusion.errors_text)], "confusion matrix", least=1)
+    header, rows = confusion.cells
+
+    def draw(some: Sequence[list[str]]) -> RenderableType:
+        drawn = table(*header)
+        for row in some:
+            drawn.add_row(*row)
+        return Group(Text(confusion.title, "bold"), drawn)
+
+    return Section(items=rows, draw=draw, what="label", is_apart=True)
 
 
 def _bad_first(report: ExperimentsReport) -> list[ExperimentOverview]:

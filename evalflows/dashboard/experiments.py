@@ -55,6 +55,10 @@ STATES = (*get_args(ExperimentState), INTERRUPTED)
 CONCLUSIONS = get_args(DecisionConclusion)
 
 
+CELL = ("judge", "expected", "got")
+"""The parameters that choose the examples in one cell of a confusion matrix."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Examples:
     """The table of examples, and what is chosen in it."""
@@ -63,6 +67,7 @@ class _Examples:
     metric: str | None
     shown: Shown
     text: str | None
+    classified: tuple[str, str, str] | None
     number: int
     last: int
 
@@ -107,10 +112,13 @@ def _page(
     results = of_each.pop(identity)
     report = experiments_report(store, [identity], results, decisions, with_worst=False, with_fields=False)
     shown = [result for result in results if result.has_rows]
-    metrics = [result.metric for result in shown if result.metric not in MEASURES and not is_pass_k(result.metric)]
+    of_runs = [result for result in shown if not result.is_of_experiment]
+    metrics = [result.metric for result in of_runs if result.metric not in MEASURES and not is_pass_k(result.metric)]
     metrics = list(dict.fromkeys(metrics))
-    examples = _examples(site, query, row, [result.metric for result in shown])
+    examples = _examples(site, query, row, [result.metric for result in of_runs])
     chosen = {"q": examples.text, "metric": examples.metric, "show": examples.shown}
+    if examples.classified is not None:
+        chosen |= dict(zip(CELL, examples.classified, strict=True))
     compared = with_baseline(store, shown, [result for of_one in of_each.values() for result in of_one])
     body = render(
         "experiment.html",
@@ -122,6 +130,7 @@ def _page(
         report=report,
         verdicts=verdict_sentences(results),
         results=shown,
+        sortable=dict.fromkeys(result.metric for result in of_runs),
         ranges=drawing_scales(store, shown),
         excluded=excluded_metrics(store, {identity: row.run_group} if compared is None else compared.run_groups),
         approvals=approvals(store, [identity]),
@@ -137,6 +146,9 @@ def _page(
         versions=from_json(row.evaluators),
         address=site.links.experiment(identity),
         paged=lambda page: _with_anchor(site.links.page("experiments", identity, **chosen, page=page)),
+        cell=lambda *cell: _with_anchor(
+            site.links.page("experiments", identity, **dict(zip(CELL, (*cell[:2], cell[2] or ""), strict=True)))
+        ),
     )
     is_running = report.experiments[0].state == "running"
     refresh_s = 5 if is_running else None
@@ -157,11 +169,15 @@ def _examples(site: Site, query: Query, row: ExperimentRow, metrics: Sequence[st
         raise InputError(f"metric: got {metric!r}, wanted one of {', '.join(dict.fromkeys(metrics)) or 'none'}")
     store, in_page = site.store, site.in_page(ITEMS_IN_PAGE)
     higher = metric is None or is_higher_better(store, row.experiment_id, base_metric(metric))
-    wanted = ItemFilter(metric=metric, higher_is_better=higher, shown=shown, text=text)
+    judge, expected, got = (query.text(name) for name in CELL)
+    classified = None if judge is None or expected is None else (judge, expected, got or "")
+    wanted = ItemFilter(metric=metric, higher_is_better=higher, shown=shown, text=text, classified=classified)
     offset = in_page * (number - 1)
     found = items_of(store, row.experiment_id, row.snapshot_id, wanted, limit=in_page, offset=offset)
     last = -(-found.count // in_page)
-    return _Examples(found=found, metric=metric, shown=shown, text=text, number=number, last=last)
+    return _Examples(
+        found=found, metric=metric, shown=shown, text=text, classified=classified, number=number, last=last
+    )
 
 
 @steady

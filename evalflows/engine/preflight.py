@@ -120,6 +120,14 @@ def _check_examples(bound: Bound, examples: Sequence[ExampleRow]) -> None:
         raise InputError(f"evaluator {bound.name!r}: {error}") from error
 
 
+def _check_resampled(evaluator: PreparedEvaluator[EvaluatorSpec]) -> None:
+    """Raise InputError for an evaluator that says `resample` and is no pure function of its lists."""
+    bound = evaluator.bound
+    if evaluator.spec.resample and (bound.is_async or bound.asks_for("complete", "embed")):
+        got = "an async function" if bound.is_async else "one that calls a model"
+        raise InputError(f"evaluator {bound.name!r}: resample: got {got}, wanted a plain function of the lists")
+
+
 async def _call(bound: Bound, example: ExampleRow) -> None:
     returned = bound.call({**reference_as_answer(bound, example), "complete": _never, "embed": _never})
     if isawaitable(returned):
@@ -171,6 +179,8 @@ def check_spec(prepared: PreparedExperiment, examples: Sequence[ExampleRow], sto
         for judge in evaluator.judges:
             if is_ours(judge.spec):
                 _check_examples(judge.bound, examples)
+    for evaluator in prepared.summary_evaluators:
+        _check_resampled(evaluator)
     _check_actions(prepared, examples)
     _check_needs(prepared.evaluators)
     _check_shared(prepared.of_runs)

@@ -182,6 +182,7 @@ class ItemFilter:
     higher_is_better: bool = True
     shown: Shown = "all"
     text: str | None = None  # in the inputs or an answer
+    classified: tuple[str, str, str] | None = None  # by an evaluator as expected and answered, empty: none of these
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,9 +223,10 @@ def items_of(store: Store, experiment: str, snapshot: str, wanted: ItemFilter, *
     order = "value asc nulls last" if wanted.higher_is_better == wanted.worst_first else "value desc nulls last"
     query = _WANTED.format(order=f"{order}, position" if wanted.metric else "position")
     values = [experiment, snapshot, wanted.metric, wanted.shown, wanted.text]
+    values += [*(wanted.classified or (None, None, None))]
 
     def read() -> Items:
-        (page,) = ask(store, (f"{query} limit $6 offset $7", [*values, limit, offset]))
+        (page,) = ask(store, (f"{query} limit $9 offset $10", [*values, limit, offset]))
         ids = [row[1] for row in page]
         rows, scores = ask(store, (_ROWS, [experiment, snapshot, ids]), (_VALUES, [experiment, ids]))
         by_example: dict[str, dict[str, ItemValue]] = {}
@@ -254,6 +256,10 @@ where x.snapshot_id = $2
                                        else s.n is null or s.missing > 0 end
               else true end
   and ($5 is null or a.has_text or contains(lower(x.inputs::varchar), lower($5)) or x.example_id = $5)
+  and ($6 is null or x.example_id in (
+      select example_id from classified where experiment_id = $1 and evaluator = $6 and expected = $7
+      and (got = $8 or $8 = '' and (got is null or got not in (
+          select expected from classified where experiment_id = $1 and evaluator = $6)))))
 order by {order}
 """
 

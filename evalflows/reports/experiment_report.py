@@ -15,6 +15,7 @@ from evalflows.analysis.judge_exclusions import (
     specs_with_steps,
     stepped_in,
 )
+from evalflows.reports.confusion import CONFUSIONS, Confusion, confusions_in
 from evalflows.reports.decisions import Decision
 from evalflows.reports.results import Remark, Result, by_severity, judges_in_sentences, remarks_on, verdict_sentences
 from evalflows.reports.slices import field_lines, slice_means
@@ -261,6 +262,7 @@ class ExperimentsReport:
     hides_final: bool  # whether there are final examples, which are not among the worst
     unpriced: Sequence[UnpricedCalls]
     reduced_limits: Sequence[ReducedLimit]
+    confusions: Sequence[Confusion]  # of evaluators that compare labels
     by_field: Sequence[str]  # means by the fields of the examples, in lines; none of several experiments
 
     @property
@@ -347,9 +349,10 @@ def experiments_report(
     Final ones are among the worst only `with_final`.
     """
     ids = list(experiments)
-    failures, reduced, unpriced, thinking, copies, quarantine, checks, drifts = ask(
+    of_each = (_FAILURES_OF_EACH, _REDUCED, _UNPRICED, _THINKING, COPIES_KEPT, _QUARANTINE, CONFUSIONS)
+    failures, reduced, unpriced, thinking, copies, quarantine, confused, checks, drifts = ask(
         store,
-        *((query, [ids]) for query in (_FAILURES_OF_EACH, _REDUCED, _UNPRICED, _THINKING, COPIES_KEPT, _QUARANTINE)),
+        *((query, [ids]) for query in of_each),
         (_CHECKS, [[controls_batch(group) for group in run_groups(store, ids)]]),
         (_DRIFTS, [[drift_batch(group) for group in run_groups(store, ids)]]),
     )
@@ -376,6 +379,7 @@ def experiments_report(
         hides_final=bool(hidden),
         unpriced=records_of(UnpricedCalls, unpriced),
         reduced_limits=records_of(ReducedLimit, reduced),
+        confusions=confusions_in(confused),
         by_field=_by_field(store, shown[0], results) if with_fields and len(shown) == 1 else (),
     )
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from evalflows.reports.candidates import CandidatesOfGate, best_of, candidates_of_gates, passing
 from evalflows.reports.comparison import ComparisonReport, Overview, comparison_report
+from evalflows.reports.confusion import Confusion
 from evalflows.reports.decisions import Decision, decisions_of, find_decision, with_limits, with_manifests
 from evalflows.reports.documents import Document, document
 from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport, experiments_report
@@ -391,6 +392,7 @@ def results_page(
     parts = [
         "\n".join(f"- {escaped(sentence)}" for sentence in said),
         table,
+        *(_confusion_part(confusion) for confusion in report.confusions if quotes_data),
         "\n".join(
             f"- {escaped(experiment.name)}: {escaped(experiment.calls_text)}"
             for experiment in report.experiments
@@ -400,6 +402,12 @@ def results_page(
         where_shown(hints.show(reference), page) if reference else "",
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _confusion_part(confusion: Confusion) -> str:
+    if not confusion.is_shown_whole:
+        return escaped(confusion.errors_text)
+    return f"{escaped(confusion.title)}\n\n{markdown_table(*confusion.cells)}"
 
 
 def _cells(result: Result, differences: Mapping[tuple[str, str], Sequence[str]]) -> list[str]:

@@ -99,6 +99,7 @@ class Result:
     target: str
     metric: str
     evaluator: str
+    is_of_experiment: bool  # whether it is one value of all runs together, and no run has one
     shares: str | None  # shares of labels, for a categorical metric
     mean: float | None
     standard_error: float | None  # None if the interval is not based on one
@@ -336,7 +337,8 @@ def _named_apart(store: Store, results: list[Result]) -> list[Result]:
 
 
 _RESULTS = """
-select r.experiment_id, r.experiment, r.target, r.metric, r.evaluator, l.shares, r.mean, r.standard_error,
+select r.experiment_id, r.experiment, r.target, r.metric, r.evaluator, r.subject_kind = 'experiment',
+       l.shares, r.mean, r.standard_error,
        r.ci_low, r.ci_high, r.confidence_level, r.method,
        x.spec ->> ('$.metrics."' || replace(r.metric, '"', '\\"') || '".range') is not null as has_range,
        r.scored, r.missing, r.not_applicable, r.sampled_out, r.cost_usd, r.baseline_experiment_id, r.baseline,

@@ -214,6 +214,13 @@ class EvaluatorSpec(JudgeSpec):
         "labels, the median of numbers. `weighted`, of a panel: by each judge's agreement with people's labels",
     )
 
+    resample: bool = Field(
+        False,
+        description="Of a summary evaluator of your own: whether it is a pure function of its lists, so that it may be "
+        "called on resamples and its metrics have intervals and differences, as those of built-in ones have",
+    )
+    resample_s: float = Field(60, gt=0, description="Seconds that the resamples may take")
+
     @model_validator(mode="after")
     def _can_repeat(self) -> "EvaluatorSpec":
         if self.repeats > 1 and (self.tiers or self.panel or self.timeout_s is not None):

@@ -121,6 +121,8 @@ class ExperimentSpec(ComparedRunSettings, _Experiment, extra="forbid", frozen=Tr
         for metric, declared in self.metrics.items():
             if (most := max(declared.pass_k, default=0)) > self.repetitions:
                 raise ValueError(f"metrics: {metric}: pass_k: got {most}, with repetitions {self.repetitions}")
+        if sampled := next((each.metric for each in self.evaluators if each.resample), None):
+            raise ValueError(f"evaluators: {sampled!r}: got resample, wanted it only for summary_evaluators")
         for evaluator in self.summary_evaluators:
             settings = {"tiers": evaluator.tiers, "a sample": evaluator.is_sampled, "timeout_s": evaluator.timeout_s}
             settings |= {"repeats": evaluator.repeats > 1, "a panel": evaluator.panel}

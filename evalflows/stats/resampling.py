@@ -86,16 +86,23 @@ class _Spread(NamedTuple):
 
 
 def resampled(
-    statistic: Statistic, units: IntArray, *, n_resamples: int = 2000, seconds: float | None = None
+    statistic: Statistic,
+    units: IntArray,
+    *,
+    n_units: int | None = None,
+    n_resamples: int = 2000,
+    seconds: float | None = None,
 ) -> list[Resampled]:
     """Return each figure of `statistic` on all answers, without each group of units, and on resamples, in that order.
 
-    `units`, shape (n,), are numbered from 0 without gaps; the answers of one are drawn and left out together. What is
+    `units`, shape (n,), are numbered from 0; the answers of one are drawn and left out together. There are `n_units`,
+    of which some may have no answer; default: as many as the numbers say. What is
     drawn depends on the number of units alone: resample r of two experiments on the same units has the same weights.
     After `seconds`, fewer resamples are returned; those that are left out are always computed.
     """
     until = math.inf if seconds is None else monotonic() + seconds
-    n_units, n = int(units.max(initial=-1)) + 1, len(units)
+    n = len(units)
+    n_units = int(units.max(initial=-1)) + 1 if n_units is None else n_units
     value = statistic(np.ones((1, n)))[0]
     rows = max(1, MAX_BLOCK_SIZE // max(n, 1))
     groups, count = _groups(n_units), min(n_units, MAX_GROUPS) if n_units > 1 else 0

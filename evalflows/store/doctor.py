@@ -39,6 +39,8 @@ _RESUMED = {
     "judgements": "calls already paid come from the ledger",
     "calls": "calls that it needs again are paid again",
     "sentinels": "their calls come from the ledger",
+    "resamples": "they are computed again",
+    "classified": "they are computed again",
     "limits": "nothing else is lost",
     "estimates": "they are computed again",
     "verdicts": "they are computed again",

@@ -77,6 +77,8 @@ STAY: Mapping[str, str] = {
     "judgements": "subject_id left_experiment_id right_experiment_id left_run_id right_run_id metric error_kind"
     " evaluator evaluator_version declared_version config_id judge_model prompt_hash decided_by mapper_version",
     "sentinels": "run_id metric evaluator evaluator_version snapshot_id error_kind judge_model",
+    "resamples": "metric evaluator evaluator_version missing_as",
+    "classified": "run_id evaluator evaluator_version",
     "comparison_sets": "run_key name description metadata tags experiments baseline_experiment_id snapshot_ids"
     " evaluators spec order_rule failed_output_policy git_commit git_branch evalflows_version flow_run_id",
     "ratings": "metric method slice settings reason",
@@ -133,6 +135,7 @@ _ROWS = {
     "comparison_sets": f"""select distinct whole.comparison_id from source.comparison_sets whole
         join source.judgements one on one.experiment_id = whole.comparison_id
         where one.judgement_id in @judgements and {_QUOTES}""",
+    "classified": "select classified_id from source.classified where run_id in @runs",
     "observations": "select trace_id, span_id from source.observations where trace_id in @traces",
 }
 """The keys of rows about the runs, traces and sessions that are erased, in an order in which each query has what it
@@ -314,6 +317,7 @@ ERASED: Mapping[Why, Mapping[str, Mapping[str, Rule]]] = {
             "reusable": Eraser.reusable,
         },
         "labels": {"comment": Eraser.text, "metadata": Eraser.texts_in},
+        "classified": {"expected": Eraser.label, "got": Eraser.label},
         "experiments": {"reason": Eraser.text},  # if it quotes an error
         "comparison_sets": {"reason": Eraser.text},
         "checks": {"observed": Eraser.quotes, "message": Eraser.quoting},

@@ -78,7 +78,7 @@ WHOLE = "judgements"
 INTERNAL = frozenset(
     {
         *("alerts", "baselines", "checks", "dataset_versions", "decisions", "erasures", "estimates", WHOLE, "limits"),
-        *("ratings", "sentinels", "verdicts", "watched_windows", "watermarks"),
+        *("ratings", "resamples", "sentinels", "verdicts", "watched_windows", "watermarks"),
     }
 )
 """Tables that marts show better, or that are about the store itself: exported if they are named, or all are wanted."""

@@ -99,6 +99,7 @@ ExperimentState = Literal["running", "completed", "incomplete"]
 _ItemKind = Literal["run", "pair", "trace", "observation", "session"]
 SubjectKind = Literal[_ItemKind, "experiment", "comparison", "snapshot", "judge", "spec", "gate", "baseline"]
 Winner = Literal["left", "right", "tie"]
+MissingAs = Literal["known", "lowest", "highest"]
 Conclusion = Literal["better", "worse", "no_worse", "equivalent", "not_enough_evidence"]
 DecisionConclusion = Literal["PASS", "FAIL", "NOT ENOUGH EVIDENCE"]
 
@@ -643,6 +644,45 @@ class SentinelRow:
     calls: int | None = None  # None if the evaluator may have made some that nobody recorded
     cost_usd: float | None = None
     judged_at: datetime
+    recorded_at: datetime = field(default_factory=now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResampleRow:
+    """A metric of a whole experiment on resamples of its examples, of which its interval and its differences are made.
+
+    Two experiments on the same examples have them on the same resamples.
+    """
+
+    resample_id: str  # derived from experiment, metric, evaluator version and `missing_as`
+    experiment_id: str
+    metric: str
+    evaluator: str
+    evaluator_version: str
+    missing_as: MissingAs  # what answers that are missing count as
+    value: float | None  # on all examples; None where it is not defined
+    resamples: list[float | None]
+    left_out: list[float | None]  # without one example, cluster, or group of them
+    n_units: int  # examples, or clusters if there are any
+    is_clustered: bool
+    n_runs: int  # with an answer
+    n_missing: int  # without
+    recorded_at: datetime = field(default_factory=now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassifiedRow:
+    """The label of an answer and of its reference, as an evaluator of the whole experiment compared them."""
+
+    classified_id: str  # derived from run, evaluator and its version
+    experiment_id: str
+    run_id: str
+    example_id: str
+    repetition: int
+    evaluator: str
+    evaluator_version: str
+    expected: str
+    got: str | None = None  # None: the answer has no label, or there is no answer
     recorded_at: datetime = field(default_factory=now)
 
 

@@ -28,7 +28,7 @@ FIELD = "erased"
 ATTRIBUTE = "evalflows.erased"
 """The attribute of an observation that says on which day it was erased."""
 
-EXPERIMENT_TABLES = ("outputs", "judgements", "sentinels", "calls", "limits", "experiments")
+EXPERIMENT_TABLES = ("outputs", "judgements", "sentinels", "resamples", "classified", "calls", "limits", "experiments")
 """The tables of one experiment, in the order of sealing: the experiment's own row last."""
 
 TRACE_SCORE_TABLES = ("judgements", "sentinels", "calls", "limits")
@@ -101,6 +101,8 @@ TABLES: dict[str, Table] = {
             owner="experiment_id",
             settled=("scored", "not_applicable"),
         ),
+        Table(name="resamples", record=records.ResampleRow, key=("resample_id",), owner="experiment_id"),
+        Table(name="classified", record=records.ClassifiedRow, key=("classified_id",), owner="experiment_id"),
         Table(name="comparison_sets", record=records.ComparisonSetRow, key=("comparison_id",), owner="comparison_id"),
         Table(name="ratings", record=records.RatingRow, key=("rating_id",), owner="comparison_id"),
         Table(name="estimates", record=records.EstimateRow, key=("estimate_id",), owner="experiment_id"),
@@ -295,7 +297,7 @@ def _arrow_type(kind: Any) -> pa.DataType:
     if _is_text(kind):
         return pa.string()
     if get_origin(kind) is list:
-        return pa.list_(_arrow_type(get_args(kind)[0]))
+        return pa.list_(_arrow_type(_type(get_args(kind)[0])[0]))
     kinds = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), datetime: pa.timestamp("us", tz="UTC")}
     return kinds[kind]
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from evalflows.evaluators.agents.trajectory import Call, json_type, read_calls, read_trajectory, same
 from evalflows.evaluators.declarations import Direction, declares, needs_reference, share
+from evalflows.evaluators.figures import Figures, figures_by
 from evalflows.evaluators.paths import path_roots, value_at
 from evalflows.evaluators.score import Score
 from evalflows.evaluators.settings import is_number
@@ -222,3 +223,24 @@ def cost_per_solved(item_results: Sequence[ItemResult], *, solved: str = "state_
         return None
     total = sum(cost for cost in costs if cost is not None)
     return Score(value=total / n_solved, comment=f"{total:.4g} USD for {n_solved} of {len(costs)} solved")
+
+
+def _cost_figures(item_results: Sequence[ItemResult], *, solved: str = "state_matches") -> Figures | None:
+    """Return the figure of `cost_per_solved`, with the same arguments; None if the cost of any run is unknown."""
+    import numpy as np
+
+    scores = [found.value if (found := result.evaluations.get(solved)) else None for result in item_results]
+    is_solved = np.array([isinstance(value, int | float) and value >= 1 for value in scores])
+    costs = [result.run.cost_usd for result in item_results]
+    if None in costs or not is_solved.any():
+        return None
+    usd, counts = np.array(costs, dtype=np.float64), is_solved.astype(np.float64)
+
+    def statistic(weights: Any) -> Any:
+        n_solved = weights @ counts
+        return (weights @ usd / np.where(n_solved > 0, n_solved, np.nan))[:, None]
+
+    return Figures(metrics=[""], n_runs=len(costs), statistic=statistic)
+
+
+figures_by(_cost_figures)(cost_per_solved)  # not above it: the source of an evaluator is its version

@@ -157,6 +157,8 @@ with measured as (
     select experiment_id, evaluator_version, bool_and(coalesce(data_type, 'BOOLEAN') = 'BOOLEAN') as is_yes_no,
            count(value) filter (status = 'scored') as scored
     from run_values where metric = $1 group by all
+    union all
+    select experiment_id, evaluator_version, false, n_runs from resamples where metric = $1 and missing_as = 'known'
 )
 select experiment_id, e.name, e.run_group, e.snapshot_id, e.dataset_name, e.repetitions, e.started_at,
        coalesce(coalesce(e.spec ->> '$.baseline', e.spec ->> '$.targets[0].name') = e.target, false) as is_baseline,

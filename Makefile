@@ -55,7 +55,7 @@ test-slow: $(INSTALLED_DEV)
 	$(PYTEST) -n 3 -m "slow and not soak" --durations 10
 
 soak: $(INSTALLED_DEV)
-	$(PYTEST) -n 2 -m soak
+	$(PYTEST) -n 2 -m soak --timeout 0
 
 dist: $(INSTALLED_DEV)
 	rm -rf dist

@@ -13,7 +13,7 @@ from evalflows.specs.errors import StorageError
 from evalflows.store.layout import SEALED, Layout, StoredFile
 from evalflows.store.schemas import TABLES
 
-TRIES, TRIES_S = 10, 10.0
+TRIES, TRIES_S = 10, 30.0
 """Tries of a query, and seconds since the first one began, until it is given up."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 1.0
 """Seconds between the first two tries, doubled each time, and the most between two."""

@@ -31,6 +31,7 @@ import duckdb
 path, queries = sys.argv[1], json.loads(sys.argv[2])
 with duckdb.connect(path, read_only=True) as connection:
     connection.execute("set timezone = 'UTC'")
+    connection.execute("set enable_progress_bar = false")  # on stdout, of a query that takes seconds
     print(json.dumps([listed(connection.execute(query).fetchall()) for query in queries]))
 """
 

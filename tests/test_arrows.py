@@ -18,7 +18,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "serving": ("specs",),
     "store": ("specs",),
     "data_checks": ("store", "specs"),
-    "evaluators": ("store.records", "store.schemas", "specs"),
+    "evaluators": ("stats", "store.records", "store.schemas", "specs"),
     "llm": ("store", "specs"),
     "prefect_server": ("server_watch", "store.layout", "specs"),
     "prefect_texts": ("prefect_server", "store", "specs"),
@@ -26,7 +26,7 @@ MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "telemetry": ("llm.prices", "store", "specs"),
     "harnesses": ("store", "specs"),
     "receiver": ("serving", "telemetry", "store", "specs"),
-    "engine": ("prefect_server", "serving", "evaluators", "targets", "telemetry", "llm", "store", "specs"),
+    "engine": ("prefect_server", "serving", "evaluators", "targets", "telemetry", "llm", "stats", "store", "specs"),
     "analysis": ("engine", "data_checks", "evaluators", "targets", "llm", "stats", "store", "specs"),
     "reports": ("analysis", "store", "specs"),
     "mcp_server": (

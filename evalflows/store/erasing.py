@@ -77,7 +77,7 @@ STAY: Mapping[str, str] = {
     "judgements": "subject_id left_experiment_id right_experiment_id left_run_id right_run_id metric error_kind"
     " evaluator evaluator_version declared_version config_id judge_model prompt_hash decided_by mapper_version",
     "sentinels": "run_id metric evaluator evaluator_version snapshot_id error_kind judge_model",
-    "resamples": "metric evaluator evaluator_version missing_as",
+    "resamples": "metric evaluator evaluator_version",
     "classified": "run_id evaluator evaluator_version",
     "comparison_sets": "run_key name description metadata tags experiments baseline_experiment_id snapshot_ids"
     " evaluators spec order_rule failed_output_policy git_commit git_branch evalflows_version flow_run_id",

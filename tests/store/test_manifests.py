@@ -79,7 +79,8 @@ def test_a_store_that_runs_wrote_is_sound_and_its_manifests_are_few(decided: Sto
     known = manifests(decided.layout, decided.filesystem)
     assert {len(known[owner]) for owner in ("dec-1", *EXPERIMENTS)} == {1}
     (one,) = known["exp-1"]
-    assert {path.partition("/")[0] for path in one.files} == {*EXPERIMENT_TABLES} - {"sentinels"}
+    unused = {"sentinels", "resamples", "classified"}
+    assert {path.partition("/")[0] for path in one.files} == {*EXPERIMENT_TABLES} - unused
     written = json.loads(Path(decided.layout.root, FOLDER, one.name).read_text())["written_by"]
     assert written["process"] == os.getpid() and written["evalflows_version"]
     assert verify_decision(decided, "dec-1").n_files == 5

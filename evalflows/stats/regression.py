@@ -71,11 +71,11 @@ class _MidRanks:
 
     def __init__(self, values: FloatArray) -> None:
         self._order = np.argsort(values, kind="stable")
-        _, self._starts, self._places = np.unique(values[self._order], return_index=True, return_inverse=True)
-        self._back = np.argsort(self._order, kind="stable")
+        _, self._starts = np.unique(values[self._order], return_index=True)
+        self._places_of_values = np.unique(values, return_inverse=True)[1]
 
     def __call__(self, weights: FloatArray) -> FloatArray:
         """Return the ranks, shape (r, n)."""
-        counts = np.add.reduceat(weights[:, self._order], self._starts, axis=1)
+        counts = np.add.reduceat(weights.take(self._order, axis=1), self._starts, axis=1)
         ranks = counts.cumsum(axis=1) - (counts - 1) / 2
-        return np.asarray(ranks[:, self._places[self._back]])
+        return np.asarray(ranks.take(self._places_of_values, axis=1))

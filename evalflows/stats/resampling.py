@@ -280,17 +280,15 @@ def _spread(figure: Resampled, scale: float) -> _Spread | tuple[str, NoInterval]
         return f"too few {noun}s: the figure is undefined without some of them", "too_few"
     count = figure.left_out.size
     parts = np.bincount(_groups(figure.n), minlength=count) / figure.n
-    changes = figure.value - figure.left_out
-    if np.abs(changes).max() <= ROUNDING * scale:
-        return f"leaving out any {noun} changes nothing: no variation to compute an interval from", "no_spread"
-    influences = (1 - parts) * changes
+    influences = (1 - parts) * (figure.value - figure.left_out)
     influences -= parts * influences.sum()
-    largest = np.abs(influences).max()
-    shapes = influences / largest  # so that powers do not underflow
-    squares, fourths = float((shapes**2).sum()), float((shapes**4).sum())
-    variance = squares * count / (count - 1)
     drawn = figure.resamples[~undefined]
-    if drawn.size >= FEWEST:
-        variance = max(variance, float((drawn / largest).var()))
-    error = math.sqrt(variance * (1 + ADDED * fourths / squares**2))
-    return _Spread(float(largest) * error, float((shapes**3).sum()) / error**3, count - 1.0)
+    deviation = float(drawn.std()) if drawn.size >= FEWEST else 0.0
+    largest = max(float(np.abs(influences).max()), deviation)
+    if largest <= ROUNDING * scale:
+        return f"leaving out any {noun} changes nothing: no variation to compute an interval from", "no_spread"
+    shapes = np.where(np.abs(influences) > ROUNDING * scale, influences / largest, 0.0)  # powers must not underflow
+    squares, fourths = float((shapes**2).sum()), float((shapes**4).sum())
+    variance = max(squares * count / (count - 1), (deviation / largest) ** 2)
+    error = math.sqrt(variance * (1 + ADDED * fourths / squares**2 if squares else 1.0))
+    return _Spread(largest * error, float((shapes**3).sum()) / error**3, count - 1.0)

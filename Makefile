@@ -89,6 +89,7 @@ bench: $(INSTALLED_DEV)
 	$(BIN)/python -m benchmarks.marts
 	$(BIN)/python -m benchmarks.compare_page
 	$(BIN)/python -m benchmarks.pages
+	$(BIN)/python -m benchmarks.resamples
 	$(BIN)/python -m benchmarks.doors
 
 PEERS := .venv-peers

@@ -7,6 +7,7 @@ from benchmarks.simulation.cells import Cell
 from benchmarks.simulation.clusters import cluster_cells
 from benchmarks.simulation.differences import mean_cells, paired_cells
 from benchmarks.simulation.families import holm_cells
+from benchmarks.simulation.figures import figure_cells
 from benchmarks.simulation.gates import gate_cells
 from benchmarks.simulation.lengths import length_control_cells
 from benchmarks.simulation.monitoring import monitoring_cells
@@ -30,6 +31,7 @@ KINDS: Mapping[str, Callable[[], Iterator[Cell]]] = {
     "monitoring": monitoring_cells,
     "selection": selection_cells,
     "slices": slice_cells,
+    "figures": figure_cells,
 }
 
 

@@ -47,7 +47,7 @@ class GroupSums:
         """Return the sums, shape (r, n_groups)."""
         sums = np.zeros((len(weights), self._n_groups))
         if self._order.size:
-            sums[:, self._occurring] = np.add.reduceat(weights[:, self._order], self._starts, axis=1)
+            sums[:, self._occurring] = np.add.reduceat(weights.take(self._order, axis=1), self._starts, axis=1)
         return sums
 
 
@@ -62,11 +62,9 @@ class Classification:
         self, expected: IntArray, got: IntArray, n_labels: int, figures: Sequence[ClassificationFigure]
     ) -> None:
         pairs, kinds = np.unique(expected * (n_labels + 1) + got + 1, return_inverse=True)
-        self.kinds: IntArray = kinds.astype(np.intp)
-        """Answers with the same labels, shape (n,)."""
         self.figures = tuple(figures)
         self._expected, self._got, self._n_labels = pairs // (n_labels + 1), pairs % (n_labels + 1) - 1, n_labels
-        self._of_kinds = GroupSums(self.kinds, len(pairs))
+        self._of_kinds = GroupSums(kinds, len(pairs))
         self._of_expected, self._of_got = GroupSums(self._expected, n_labels), GroupSums(self._got, n_labels)
         self._of_right = GroupSums(np.where(self._expected == self._got, self._got, NONE), n_labels)
 

@@ -49,10 +49,9 @@ class Regression:
         if figure == "r2":  # 1 - (mean squared error) / (variance of what was expected)
             return 1 - weights @ self._error**2 / total / _variance(self._expected, weights, total)
         if self._ranks is not None and figure == "spearman":  # (Spearman 1904): Pearson's of the midranks
-            first, second = (ranks(weights) for ranks in self._ranks)
-            first, second = (ranks - ((weights * ranks).sum(axis=1) / total)[:, None] for ranks in (first, second))
-            spread = np.sqrt((weights * first**2).sum(axis=1) * (weights * second**2).sum(axis=1))
-            return np.where(spread > 0, (weights * first * second).sum(axis=1) / spread, np.nan)
+            (first, of_first), (second, of_second) = (ranks(weights) for ranks in self._ranks)
+            spread = np.sqrt(of_first * of_second)
+            return np.where(spread > 0, np.einsum("ij,ij,ij->i", weights, first, second) / spread, np.nan)
         means = weights @ self._expected / total, weights @ self._got / total
         covariance = weights @ (self._expected * self._got) / total - means[0] * means[1]
         spread = _variance(self._expected, weights, total) * _variance(self._got, weights, total)
@@ -71,11 +70,12 @@ class _MidRanks:
 
     def __init__(self, values: FloatArray) -> None:
         self._order = np.argsort(values, kind="stable")
-        _, self._starts, self._places = np.unique(values[self._order], return_index=True, return_inverse=True)
-        self._back = np.argsort(self._order, kind="stable")
+        _, self._starts = np.unique(values[self._order], return_index=True)
+        self._places = np.unique(values, return_inverse=True)[1]
 
-    def __call__(self, weights: FloatArray) -> FloatArray:
-        """Return the ranks, shape (r, n)."""
-        counts = np.add.reduceat(weights[:, self._order], self._starts, axis=1)
-        ranks = counts.cumsum(axis=1) - (counts - 1) / 2
-        return np.asarray(ranks[:, self._places[self._back]])
+    def __call__(self, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the ranks minus their mean, shape (r, n), and the sums of their squares, shape (r,)."""
+        counts = np.add.reduceat(weights.take(self._order, axis=1), self._starts, axis=1)
+        ends = counts.cumsum(axis=1)
+        ranks = ends - (counts + ends[:, -1:]) / 2
+        return ranks.take(self._places, axis=1), np.einsum("ij,ij,ij->i", counts, ranks, ranks)

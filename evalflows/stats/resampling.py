@@ -15,7 +15,7 @@ right / (right + wrong), of which it is a function.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 from typing import NamedTuple
@@ -103,18 +103,22 @@ def resampled(
     until = math.inf if seconds is None else monotonic() + seconds
     n = len(units)
     n_units = int(units.max(initial=-1)) + 1 if n_units is None else n_units
-    value = statistic(np.ones((1, n)))[0]
+    count = min(n_units, MAX_GROUPS) if n_units > 1 else 0
     rows = max(1, MAX_BLOCK_SIZE // max(n, 1))
-    groups, count = _groups(n_units), min(n_units, MAX_GROUPS) if n_units > 1 else 0
-    kept = (np.arange(count)[:, None] != groups).astype(np.float64)
-    left_out = [statistic(kept[first : first + rows][:, units]) for first in range(0, count, rows)]
-    if seconds is not None:
-        rows = min(rows, AT_ONCE)
+
+    def figures(of_units: FloatArray) -> FloatArray:
+        return statistic(of_units if n == n_units and is_in_order else of_units.take(units, axis=1))
+
+    is_in_order = bool((np.diff(units) == 1).all())
+    value = statistic(np.ones((1, n)))[0]
+    kept = (np.arange(count)[:, None] != _groups(n_units)).astype(np.float64)
+    left_out = [figures(kept[first : first + rows]) for first in range(0, count, rows)]
     drawn: list[FloatArray] = []
-    for counts in _drawn(n_units, n_resamples if count else 0):
-        for first in range(0, len(counts), rows):
-            if monotonic() < until:
-                drawn.append(statistic(counts[first : first + rows][:, units]))
+    rng, rows = np.random.default_rng(n_units), rows if seconds is None else min(rows, AT_ONCE)
+    for first in range(0, n_resamples if count else 0, rows):
+        if monotonic() >= until:
+            break
+        drawn.append(figures(_drawn(rng, n_units, min(rows, n_resamples - first))))
     none = np.empty((0, len(value)))
     of_groups, of_resamples = np.concatenate([none, *left_out]), np.concatenate([none, *drawn])
     return [
@@ -134,16 +138,11 @@ def _groups(n_units: int) -> IntArray:
     return np.random.default_rng(n_units).permutation(np.arange(n_units) % MAX_GROUPS)
 
 
-def _drawn(n_units: int, n_resamples: int) -> Iterator[FloatArray]:
-    """Yield blocks of resamples, shape (block size, units): how often each unit was drawn (Efron 1979).
-
-    The blocks depend on the number of units alone, too.
-    """
-    rng, size = np.random.default_rng(n_units), max(1, MAX_BLOCK_SIZE // max(n_units, 1))
-    for first in range(0, n_resamples, size):
-        some = min(size, n_resamples - first)
-        places = rng.integers(0, n_units, (some, n_units)) + n_units * np.arange(some)[:, None]
-        yield np.bincount(places.ravel(), minlength=some * n_units).reshape(some, n_units).astype(np.float64)
+def _drawn(rng: np.random.Generator, n_units: int, n_resamples: int) -> FloatArray:
+    """Return how often each unit is drawn, with replacement (Efron 1979), shape (n_resamples, n_units)."""
+    places = rng.integers(0, n_units, (n_resamples, n_units)) + n_units * np.arange(n_resamples)[:, None]
+    counts = np.bincount(places.ravel(), minlength=places.size)
+    return counts.reshape(places.shape).astype(np.float64)
 
 
 def figure_interval(
@@ -277,21 +276,19 @@ def _spread(figure: Resampled, scale: float) -> _Spread | tuple[str, NoInterval]
     if figure.n < 2:
         return f"{figure.n or 'no'} {noun}{'' if figure.n == 1 else 's'}: an interval needs at least 2", "too_few"
     undefined = ~np.isfinite(figure.resamples)
-    if not np.isfinite(figure.left_out).all() or undefined.mean() > MAX_UNDEFINED:
+    if not np.isfinite(figure.left_out).all() or undefined.sum() > MAX_UNDEFINED * undefined.size:
         return f"too few {noun}s: the figure is undefined without some of them", "too_few"
     count = figure.left_out.size
     parts = np.bincount(_groups(figure.n), minlength=count) / figure.n
-    changes = figure.value - figure.left_out
-    if np.abs(changes).max() <= ROUNDING * scale:
-        return f"leaving out any {noun} changes nothing: no variation to compute an interval from", "no_spread"
-    influences = (1 - parts) * changes
+    influences = (1 - parts) * (figure.value - figure.left_out)
     influences -= parts * influences.sum()
-    largest = np.abs(influences).max()
-    shapes = influences / largest  # so that powers do not underflow
-    squares, fourths = float((shapes**2).sum()), float((shapes**4).sum())
-    variance = squares * count / (count - 1)
     drawn = figure.resamples[~undefined]
-    if drawn.size >= FEWEST:
-        variance = max(variance, float((drawn / largest).var()))
-    error = math.sqrt(variance * (1 + ADDED * fourths / squares**2))
-    return _Spread(float(largest) * error, float((shapes**3).sum()) / error**3, count - 1.0)
+    deviation = float(drawn.std()) if drawn.size >= FEWEST else 0.0
+    largest = max(float(np.abs(influences).max()), deviation)
+    if largest <= ROUNDING * scale:
+        return f"leaving out any {noun} changes nothing: no variation to compute an interval from", "no_spread"
+    shapes = np.where(np.abs(influences) > ROUNDING * scale, influences / largest, 0.0)  # powers must not underflow
+    squares, fourths = float((shapes**2).sum()), float((shapes**4).sum())
+    variance = max(squares * count / (count - 1), (deviation / largest) ** 2)
+    error = math.sqrt(variance * (1 + ADDED * fourths / squares**2 if squares else 1.0))
+    return _Spread(largest * error, float((shapes**3).sum()) / error**3, count - 1.0)

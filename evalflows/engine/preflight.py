@@ -57,7 +57,15 @@ from evalflows.store.queries.traces import condition
 from evalflows.store.records import CallRow, ExampleRow, from_json
 from evalflows.store.snapshots import Examples
 from evalflows.store.store import Store
-from evalflows.targets import NoRecordedAnswerError, Target, awaited, check_body, check_fields, check_tools
+from evalflows.targets import (
+    NoRecordedAnswerError,
+    Target,
+    attached_parts,
+    awaited,
+    check_body,
+    check_fields,
+    check_tools,
+)
 
 FIRST_CALL_S = 5.0
 """Seconds until a target that has made no model call is taken to make none."""
@@ -300,6 +308,7 @@ def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[E
         for example in examples:
             inputs, where = _inputs(example.example_id, example.inputs), f"example {example.example_id!r}"
             check_fields(target, inputs, where)
+            _check_attachments(target, example)
             check_tools(target, {"inputs": inputs, "metadata": from_json(example.metadata) or {}}, where)
     if isinstance(target, HttpTarget):
         for example in examples:
@@ -316,6 +325,14 @@ def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[E
     if isinstance(target, RecordedTarget) and all(_missing_answer(made, example) for example in examples):
         reason = _missing_answer(made, examples[0])
         raise InputError(f"target {target.name!r}: {reason}; no answer for any of {len(examples)} examples")
+
+
+def _check_attachments(target: ChatTarget, example: ExampleRow) -> None:
+    """Raise InputError for an attachment that a chat target cannot send."""
+    try:
+        attached_parts(from_json(example.attachments))
+    except InputError as error:
+        raise InputError(f"target {target.name!r}: example {example.example_id!r}: {error}") from error
 
 
 def _check_actions(prepared: PreparedExperiment, examples: Sequence[ExampleRow]) -> None:

@@ -165,6 +165,9 @@ IN_TABLE = 400
 ON_PAGE = 100_000
 """Characters of a text on a page of its own."""
 
+SHORT = 1_000
+"""Characters below which a text is one of many in a table."""
+
 SMALL_PICTURE, PICTURE_ON_PAGE = 200_000, 3_000_000
 """Most bytes of a picture in a file or a table, and on a page."""
 
@@ -283,7 +286,7 @@ def _content(context: Context, content: str, most: int, n_alike: int = 0) -> Mar
 
 def _picture(site: Site, most: int, attachment: Attachment) -> str | None:
     """Return a picture as base64; None for a large one in a file or a table, and for other files."""
-    is_small = site.links.page() is None or most <= IN_TABLE
+    is_small = site.links.page() is None or most < SHORT
     if attachment.sight != "image" or attachment.size > (SMALL_PICTURE if is_small else PICTURE_ON_PAGE):
         return None
     with suppress(StorageError):  # of a damaged file its name is shown

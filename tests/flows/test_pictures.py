@@ -11,6 +11,10 @@ import yaml
 from endpoint import Endpoint, Reply, Request, completion, error, serving
 
 from evalflows import run
+from evalflows.dashboard import rendering
+from evalflows.dashboard.experiments import example_page
+from evalflows.dashboard.links import Links, NoLinks
+from evalflows.dashboard.rendering import Query, Site
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.specs.reference import load
 from evalflows.store import Store
@@ -60,7 +64,9 @@ def fields_of(folder: Path, endpoint: Endpoint, **fields: Any) -> ExperimentSpec
     return ExperimentSpec.model_validate({"name": "charts", "connections": {"openai": connection}, **fields})
 
 
-def test_the_example_of_charts_is_read_judged_stored_once_and_erased(tmp_path: Path, charts: dict[bytes, str]) -> None:
+def test_the_example_of_charts_is_read_judged_stored_once_and_erased(
+    tmp_path: Path, charts: dict[bytes, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def answer(request: Request) -> Reply:
         (picture,) = pictures_of(request)
         if request["model"] == "gpt-4o-mini":
@@ -82,9 +88,15 @@ def test_the_example_of_charts_is_read_judged_stored_once_and_erased(tmp_path: P
     assert scores == [("exact_match", 24, 1.0, 1.0), ("read", 24, 1.0, 1.0)], result
     assert store.query("select count(*), sum(n_bytes) from attachments") == [(12, sum(map(len, charts)))]
     kept = [path for path in Path(store.layout.root).rglob("*.parquet") if "/attachments/" not in str(path)]
-    some = base64.b64encode(next(iter(charts)))[40:80]
+    first = base64.b64encode(next(iter(charts))).decode()
     texts = store.query("select request from calls") + store.query("select inputs, attachments from examples")
-    assert kept and not any(some.decode() in str(row) for row in texts)
+    assert kept and not any(first[40:80] in str(row) for row in texts)
+    shown = {"experiment": [result[0]], "id": ["chart00"]}
+    page = str(example_page(Site(store=store, links=Links()), Query(shown)).body)
+    monkeypatch.setattr(rendering, "SMALL_PICTURE", 100)
+    in_file = str(example_page(Site(store=store, links=NoLinks()), Query(shown)).body)
+    picture = f'<img class="attached" loading="lazy" alt="attached image" src="data:image/png;base64,{first}"'
+    assert picture in page and picture not in in_file and "[image: chart00.png, " in in_file
     erased = erase(store, Selection(examples=["chart03"]), None)
     assert erased.rows["attachments"] == 1
     assert store.query("select count(*) from attachments") == [(11,)]

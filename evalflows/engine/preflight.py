@@ -31,6 +31,7 @@ from evalflows.llm.connections import known, resolve
 from evalflows.llm.ledger import Recorder, recording
 from evalflows.llm.local import gguf_of
 from evalflows.llm.prices import price_of
+from evalflows.specs.attachments import has_reference
 from evalflows.specs.code_versions import check_loaded
 from evalflows.specs.connections import ConnectionSpec, LocalConnection
 from evalflows.specs.dialogue import ScriptedUser
@@ -319,6 +320,9 @@ def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[E
     if isinstance(target, ConversationTarget):
         for name, model in target.connections:
             _check_connection(name, model, f"target {target.name!r}", spec)
+        if not isinstance(target.target, ChatTarget) and any(has_reference(example.inputs) for example in examples):
+            got = f"messages with files for a {target.target.kind} target"
+            raise InputError(f"target {target.name!r}: got {got}, wanted a chat model, which alone gets them there")
         check_conversations(target, examples)
     if isinstance(target, PythonTarget) and examples and may_call_models.records_calls(load(target.function)):
         _check_price_of_first_call(target, made, spec, examples[0])

@@ -77,24 +77,8 @@ WHOLE = "judgements"
 
 INTERNAL = frozenset(
     {
-<<<<<<< HEAD
-        *("alerts", "baselines", "checks", "dataset_versions", "decisions", "erasures", "estimates", WHOLE, "limits"),
-        *("ratings", "resamples", "sentinels", "verdicts", "watched_windows", "watermarks"),
-=======
-        *(
-            "alerts",
-            "attachments",
-            "baselines",
-            "checks",
-            "dataset_versions",
-            "decisions",
-            "erasures",
-            "estimates",
-            WHOLE,
-            "limits",
-        ),
-        *("ratings", "sentinels", "verdicts", "watched_windows", "watermarks"),
->>>>>>> 73421720 (Examples have pictures, sounds and PDFs, stored once by content, sent as parts, and seen by judges that say so)
+        *("alerts", "attachments", "baselines", "checks", "dataset_versions", "decisions", "erasures", "estimates"),
+        *(WHOLE, "limits", "ratings", "resamples", "sentinels", "verdicts", "watched_windows", "watermarks"),
     }
 )
 """Tables that marts show better, or that are about the store itself: exported if they are named, or all are wanted."""

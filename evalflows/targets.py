@@ -15,6 +15,7 @@ from functools import partial
 from inspect import isawaitable
 from typing import Any, NamedTuple
 
+from evalflows.specs.attachments import WANTED, attachment_in, part_of
 from evalflows.specs.columns import value_of
 from evalflows.specs.errors import CallError, InputError, short
 from evalflows.specs.escaping import print_note
@@ -30,9 +31,9 @@ from evalflows.store.records import OutputRow, derived_id, to_json
 from evalflows.store.spilled import SpilledRows
 
 __all__ = [
-    "OFFERED", "Answer", "NoRecordedAnswerError", "Target", "as_outputs", "at_path", "awaited", "chat",
-    "check_body", "check_fields", "check_tools", "ended_within", "http", "length_of", "python",
-    "recorded", "recorded_column", "replayed", "seed_of", "text_of",
+    "OFFERED", "Answer", "NoRecordedAnswerError", "Target", "as_outputs", "at_path", "attached_parts", "awaited",
+    "chat", "chat_with_attachments", "check_body", "check_fields", "check_tools", "ended_within", "http", "length_of",
+    "python", "recorded", "recorded_column", "replayed", "seed_of", "text_of",
 ]  # fmt: skip
 
 TRIAL = ("repetition", "seed")
@@ -583,6 +584,49 @@ def chat(spec: ChatTarget, complete: Complete) -> Target:
         return _outputs(spec, completion, tools)
 
     return Target(call=call, is_async=True)
+
+
+def chat_with_attachments(spec: ChatTarget, complete: Complete) -> Target:
+    """Build the target of `chat`, which also sends an example's attachments, in the last user message."""
+    plain = chat(spec, complete)
+
+    async def call(available: Mapping[str, Any]) -> Any:
+        parts = attached_parts(available.get("attachments"))
+        if not parts:
+            return await plain.call(available)
+
+        async def attaching(messages: str | Sequence[Message], **parameters: Any) -> Completion:
+            return await complete(_with_parts(messages, parts), **parameters)
+
+        return await chat(spec, attaching).call(available)
+
+    return Target(call=call, is_async=True)
+
+
+def attached_parts(attachments: Any) -> list[dict[str, Any]]:
+    """Return an example's attachments as content parts. Raise InputError for one that no part can hold."""
+    if isinstance(attachments, Mapping | list):
+        values = attachments.values() if isinstance(attachments, Mapping) else attachments
+        return [part for value in values for part in attached_parts(value)]
+    if attachments is None:
+        return []
+    if attachment := attachment_in(attachments):
+        return [part_of(attachment)]
+    if isinstance(attachments, str) and attachments.startswith(("https://", "http://")):
+        return [{"type": "image_url", "image_url": {"url": attachments}}]
+    raise InputError(f"attachments: got {short(attachments)}, wanted the path or data URL of a {WANTED} file")
+
+
+def _with_parts(messages: str | Sequence[Message], parts: Sequence[Message]) -> list[Message]:
+    """Return messages with parts at the end of the last one of the user."""
+    given: list[Message] = [{"role": "user", "content": messages}] if isinstance(messages, str) else [*messages]
+    place = next((n for n in range(len(given) - 1, -1, -1) if given[n].get("role") == "user"), None)
+    if place is None:
+        return [*given, {"role": "user", "content": [*parts]}]
+    content = given[place].get("content")
+    before = content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
+    given[place] = {**given[place], "content": [*before, *parts]}
+    return given
 
 
 def check_fields(spec: ChatTarget, inputs: Mapping[str, Any], where: str) -> None:

@@ -24,6 +24,7 @@ from evalflows.analysis.trace_datasets import loaded_dataset
 from evalflows.analysis.verdicts import ADJUSTMENT_NAMES
 from evalflows.data_checks.suites import load_expectations
 from evalflows.engine.anchors import AT_LEAST, n_due, read_anchors
+from evalflows.engine.contents import Described
 from evalflows.engine.controls import control_pairs
 from evalflows.engine.dialogue import script_of
 from evalflows.engine.preflight import check_spec, reference_as_answer
@@ -41,7 +42,8 @@ from evalflows.llm.connections import address, known, resolve
 from evalflows.llm.ledger import Ledger
 from evalflows.llm.limiter import Limiter
 from evalflows.llm.local import LOCAL_MODEL, identity_of
-from evalflows.llm.prices import LONG_ANSWER, Tokens, price_of, tokens_of_text
+from evalflows.llm.prices import LONG_ANSWER, Tokens, price_of, tokens_of_request
+from evalflows.specs.attachments import without_contents
 from evalflows.specs.comparison import CompareSpec
 from evalflows.specs.connections import ConnectionSpec, EndpointConnection, LocalConnection
 from evalflows.specs.dialogue import MOST_TRIALS, MOST_TURNS, USER, USER_CHECK, ScriptedUser, SimulatedUser, UserCheck
@@ -86,7 +88,7 @@ from evalflows.store.queries.repeated_values import repeated_values
 from evalflows.store.queries.shared_examples import places_of, slice_value, slice_values
 from evalflows.store.records import FINAL, CallRow, ExampleRow, ExperimentRow, now, to_json
 from evalflows.store.store import Store
-from evalflows.targets import chat
+from evalflows.targets import chat_with_attachments
 
 MIN_PAIRS = 20
 """A run group with fewer pairs is used only if no older one has enough. The standard error of the variance of 20
@@ -1155,12 +1157,12 @@ def chat_requests(
 ) -> list[RecordedRequest]:
     """Return the requests of a chat target, one per example and repetition."""
     recorder = RequestRecorder(spec.connection, connection)
-    target = chat(spec, Completer(recorder, model_of(connection, None)))
+    target = chat_with_attachments(spec, Completer(recorder, model_of(connection, None)))
 
     async def dry_run_all() -> None:
         for example in examples:
             view = example_view(example)
-            fields = {"inputs": view.inputs, "metadata": view.metadata}
+            fields = {"inputs": view.inputs, "metadata": view.metadata, "attachments": view.attachments}
             for repetition in range(repetitions):
                 await _dry_run(target.call, fields | {"repetition": repetition})
 
@@ -1169,21 +1171,23 @@ def chat_requests(
 
 
 def judge_requests(
-    bound: Bound, name: str, connection: ConnectionSpec, model: str | None, examples: Sequence[ExampleRow]
+    spec: FallbackSpec, bound: Bound, name: str, connection: ConnectionSpec, examples: Sequence[ExampleRow]
 ) -> list[list[RecordedRequest] | None]:
     """Return the requests of a built-in judge on each example, with the reference as the answer.
 
     None for an example on which the judge raised before any request.
     """
     recorder = RequestRecorder(name, connection)
-    complete = Completer(recorder, model_of(connection, model))
-    embed = Embedder(recorder, model_of(connection, model, embeds=True))
+    complete = Completer(recorder, model_of(connection, spec.model))
+    embed = Embedder(recorder, model_of(connection, spec.model, embeds=True))
     by_example: list[list[RecordedRequest] | None] = []
 
     async def dry_run_all() -> None:
         for example in examples:
             recorder.requests = []
-            available = {**reference_as_answer(bound, example), "complete": complete, "embed": embed}
+            described = Described(spec.sees)
+            arguments = described.arguments(reference_as_answer(bound, example))
+            available = {**arguments, "complete": described.complete(complete), "embed": embed}
             reached = await _dry_run(bound.call, available)
             by_example.append(recorder.requests if reached else None)
 
@@ -1212,7 +1216,7 @@ def _run_in_thread(work: Coroutine[Any, Any, None]) -> None:
 
 def _tokens(kind: Kind, request: Mapping[str, Any]) -> tuple[int, int]:
     """Estimate tokens as a budget does before the first answer."""
-    tokens_in = tokens_of_text(to_json(request))
+    tokens_in = tokens_of_request(without_contents(to_json(request)))
     max_tokens = request.get("max_completion_tokens") or request.get("max_tokens")
     return tokens_in, 0 if kind == "embedding" else max_tokens if isinstance(max_tokens, int) else LONG_ANSWER
 
@@ -1521,7 +1525,7 @@ def _judges_dry_run(
     if not is_ours(spec) or not bound.is_async or not judged:
         return None, []
     step = -(-len(judged) // MAX_DRY_RUNS)
-    by_example = judge_requests(bound, name, inputs.connection(name), spec.model, judged[::step])
+    by_example = judge_requests(spec, bound, name, inputs.connection(name), judged[::step])
     known = [requests for requests in by_example if requests is not None]
     requests = [request for requests in known for request in requests]
     return (len(requests) / len(known) if requests else None), requests

@@ -8,9 +8,10 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,10 +30,12 @@ from evalflows.reports.names import when
 from evalflows.reports.results import conclusion_text
 from evalflows.reports.side_by_side import Answer, ComparedRow
 from evalflows.reports.word_diff import WordDiff, word_diff
-from evalflows.specs.errors import InputError
+from evalflows.specs.attachments import Attachment, opened_text
+from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.escaping import escaped, json_text
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES
+from evalflows.store.attachments import content_in
 from evalflows.store.query_process import QueryProcesses
 from evalflows.store.records import now
 from evalflows.store.stop import Stop
@@ -162,6 +165,12 @@ IN_TABLE = 400
 ON_PAGE = 100_000
 """Characters of a text on a page of its own."""
 
+SHORT = 1_000
+"""Characters below which a text is one of many in a table."""
+
+SMALL_PICTURE, PICTURE_ON_PAGE = 200_000, 3_000_000
+"""Most bytes of a picture in a file or a table, and on a page."""
+
 
 @dataclass(frozen=True, slots=True)
 class Clipped:
@@ -270,7 +279,19 @@ def versioned(name: str) -> str:
 @pass_context
 def _content(context: Context, content: str, most: int, n_alike: int = 0) -> Markup:
     site: Site = context["site"]
+    if not site.is_raw:
+        content = opened_text(content, partial(_picture, site, most))
     return rendered(content, most, is_raw=site.is_raw, has_links=site.links.page() is not None, n_alike=n_alike)
+
+
+def _picture(site: Site, most: int, attachment: Attachment) -> str | None:
+    """Return a picture as base64; None for a large one in a file or a table, and for other files."""
+    is_small = site.links.page() is None or most < SHORT
+    if attachment.sight != "image" or attachment.size > (SMALL_PICTURE if is_small else PICTURE_ON_PAGE):
+        return None
+    with suppress(StorageError):  # of a damaged file its name is shown
+        return content_in(site.store, attachment)
+    return None
 
 
 @pass_context

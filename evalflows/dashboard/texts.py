@@ -19,6 +19,7 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
+from evalflows.specs.attachments import attachment_in, part_in
 from evalflows.specs.escaping import escaped, json_text
 
 MOST_CODE = 20_000
@@ -225,7 +226,11 @@ def _call_of(value: Any) -> str | None:
 
 
 def _image(value: Any) -> Markup | None:
-    """Return the image that a data URL is, or that an object holds: as base64 with a media type, or as such a URL."""
+    """Return the image that a data URL is, or that an object holds: as base64 with a media type, or as such a URL. Of
+    what refers to a file, return its name and size."""
+    part = part_in(value)
+    if attachment := attachment_in(value if part is None else part.held):
+        return _tag("div", escape(escaped(f"[{attachment.sight}: {attachment.label}]")), "text", dir="auto")
     url = value
     if isinstance(value, dict):
         kind = value.get("mime_type") or value.get("media_type") or value.get("content_type")

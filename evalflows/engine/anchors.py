@@ -20,6 +20,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import AnchorsSpec, JudgeSpec
 from evalflows.specs.files import located
 from evalflows.specs.values import is_blank
+from evalflows.store.attachments import FilesBeside
 from evalflows.store.file_formats import read_rows, stem
 from evalflows.store.labels import parse_value
 from evalflows.store.records import ExampleRow, OutputRow, SentinelRow, derived_id, from_json, now, to_json
@@ -187,7 +188,7 @@ def read_anchors(store: Store, spec: AnchorsSpec) -> Examples:
     if not Path(located(spec.dataset)).suffix:
         raise InputError(f"anchors: got {spec.dataset!r}, wanted a file of rows, or the id of a snapshot of anchors")
     rows = ((number, _row(row, f"{spec.dataset}:{number}")) for number, row in read_rows(spec.dataset))
-    return to_examples(rows, spec.dataset)
+    return to_examples(rows, spec.dataset, FilesBeside(located(spec.dataset).parent))
 
 
 def _frozen(store: Store, evaluator: PreparedEvaluator[Any]) -> PreparedEvaluator[Any]:

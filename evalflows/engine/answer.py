@@ -28,6 +28,7 @@ from evalflows.llm.application_calls import charged
 from evalflows.llm.breaker import Breaker
 from evalflows.llm.endpoint_errors import MIN_PROVIDER_KEY_CHARS, without_keys
 from evalflows.llm.ledger import Recorder, current, has_called, recording
+from evalflows.specs.attachments import without_contents
 from evalflows.specs.errors import RETRIED_LATER, CallError
 from evalflows.specs.target import ConversationTarget, HttpTarget
 from evalflows.store.records import ExampleRow, OutputRow, now, to_json
@@ -147,7 +148,9 @@ class _Answering:
                 result["error_kind"] = "truncated"  # scored all the same, and counted
         is_known = recorder.has_calls or recorder.has_lost_calls
         totals = asdict(recorder.totals()) if is_known else self._unrecorded
-        steps = without_keys(to_json(recorder.steps, mend=True), MIN_PROVIDER_KEY_CHARS) if recorder.steps else None
+        steps = None
+        if recorder.steps:
+            steps = without_keys(without_contents(to_json(recorder.steps, mend=True)), MIN_PROVIDER_KEY_CHARS)
         columns: dict[str, Any] = {"attempts": recorder.attempts, "steps": steps} | totals | {**result}
         row = OutputRow(
             run_id=identity,

@@ -12,9 +12,11 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from inspect import signature
+from itertools import islice
 from typing import Any, Generic, NamedTuple
 
 from evalflows.engine.anchors import Due
+from evalflows.engine.contents import unseen_in
 from evalflows.engine.job import Job, Loaded, Subject
 from evalflows.engine.judgement import judge_by_rule, judge_with
 from evalflows.engine.results import EvaluationResult, failed_result
@@ -28,6 +30,9 @@ from evalflows.specs.placeholders import placeholders
 from evalflows.store.records import JudgementRow, SentinelRow, derived_id
 from evalflows.store.snapshots import in_blocks
 from evalflows.store.spool import FLUSH_AFTER_S, Spool
+
+MOST_LOOKED_AT = 10
+"""Subjects of a block in which files are looked for, to say that judges do not see them."""
 
 SMALLEST_BLOCK = 20
 """Subjects that are judged together at least: about as many calls are in flight when a run starts."""
@@ -157,12 +162,12 @@ class Judging(Generic[Subject]):
         """Print what is odd about what the models will be shown of the first subject, unless it was printed before."""
         job = self._job
         judges = [judge for evaluator in job.evaluators for judge in evaluator.all if judge.complete is not None]
-        first = next((subject for subject in subjects if not job.settled(judges[0], subject)), None) if judges else None
-        if first is not None:
-            for note in notes_on(judges, job.arguments(SHOWN, first, ())):
-                if note not in job.run.shared.noted:
-                    job.run.shared.noted.add(note)
-                    print_note(note)
+        open_ones = (subject for subject in subjects if judges and not job.settled(judges[0], subject))
+        shown = [job.arguments(SHOWN | {"attachments"}, one, ()) for one in islice(open_ones, MOST_LOOKED_AT)]
+        for note in (*notes_on_files(judges, shown), *(notes_on(judges, shown[0]) if shown else ())):
+            if note not in job.run.shared.noted:
+                job.run.shared.noted.add(note)
+                print_note(note)
 
     async def _judge_block(self, subjects: Sequence[Subject]) -> None:
         self._n_seen += len(subjects)
@@ -384,6 +389,15 @@ def judge_chunk(job: Job[Subject], chunk: Any, loaded: Loaded[Subject]) -> Outco
         loop.run(judging.judge_other_anchors())
         chunk = job.combined(chunk, loaded, judging.rows_of, spool)
     return Outcome(judging.transient, loaded.n_subjects, chunk)
+
+
+def notes_on_files(judges: Sequence[RunnableEvaluator], shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield notes on the files that our judges are not shown of subjects with these arguments."""
+    for judge in judges if shown else ():
+        unseen = {sight for available in shown for sight in unseen_in(available, judge.spec.sees)}
+        if judge.describes and unseen:
+            kinds = ", ".join(sorted(unseen))
+            yield f"{judge.bound.name}: the judge gets only the names of files; to show them, set sees: [{kinds}]"
 
 
 def notes_on(judges: Sequence[RunnableEvaluator], available: Mapping[str, Any]) -> Iterator[str]:

@@ -16,6 +16,7 @@ from functools import cache, partial
 from inspect import isawaitable
 from typing import Any
 
+from evalflows.engine.contents import Described, opened
 from evalflows.engine.results import EvaluationResult, failed_result, result_of_preference, result_of_score
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.engine.workers import run_sync
@@ -27,6 +28,7 @@ from evalflows.llm.endpoint_errors import fault_of
 from evalflows.llm.ledger import NO_USAGE, UNRECORDED, Recorder, has_called, recording
 from evalflows.specs.errors import CallError, ErrorKind, StorageError
 from evalflows.specs.metrics import ScoreConfigSpec
+from evalflows.specs.protocols import Complete
 from evalflows.store.spool import Spool
 from evalflows.targets import ended_within
 
@@ -69,9 +71,10 @@ async def _call(evaluator: RunnableEvaluator, available: Mapping[str, Any]) -> l
         is_trial = evaluator.breaker.enter()
     except CallError as error:
         return [_refused(evaluator, error)]
-    models = {name: _blocking(evaluator, getattr(evaluator, name)) for name in ("complete", "embed")}
-    available = {**available, **models}
     try:
+        available, complete = _with_contents(evaluator, available)
+        models = {"complete": _blocking(evaluator, complete), "embed": _blocking(evaluator, evaluator.embed)}
+        available = {**available, **models}
         if evaluator.isolated is not None:  # a process of its own, which ends it after its time
             returned: Any = evaluator.isolated.judge(available, models)
         elif evaluator.bound.is_async and evaluator.spec.timeout_s is not None:
@@ -92,12 +95,25 @@ def _call_rule(rule: RunnableEvaluator, available: Mapping[str, Any]) -> list[Ev
     except CallError as error:
         return [_refused(rule, error)]
     try:
+        available, _ = _with_contents(rule, available)
         returned = rule.bound.call(available)
         if isawaitable(returned):  # of a lambda that calls an async function
             returned = loop.run(_awaited(returned))
     except BaseException as error:
         return _leave(rule, is_trial, [_raised(rule, error)])
     return _leave(rule, is_trial, _results_of_rule(rule, returned, available))
+
+
+def _with_contents(
+    evaluator: RunnableEvaluator, available: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Complete | None]:
+    """Return the arguments with what an evaluator gets of pictures, sounds and PDFs, and `complete` that sends them."""
+    if evaluator.describes and evaluator.complete is not None:
+        described = Described(evaluator.spec.sees)
+        return described.arguments(available), described.complete(evaluator.complete)
+    if evaluator.content_of is not None:
+        available = opened(available, evaluator.content_of)
+    return available, evaluator.complete
 
 
 def _results(evaluator: RunnableEvaluator, returned: object, available: Mapping[str, Any]) -> list[EvaluationResult]:

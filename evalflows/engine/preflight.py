@@ -31,6 +31,7 @@ from evalflows.llm.connections import known, resolve
 from evalflows.llm.ledger import Recorder, recording
 from evalflows.llm.local import gguf_of
 from evalflows.llm.prices import price_of
+from evalflows.specs.attachments import has_reference
 from evalflows.specs.code_versions import check_loaded
 from evalflows.specs.connections import ConnectionSpec, LocalConnection
 from evalflows.specs.dialogue import ScriptedUser
@@ -57,7 +58,15 @@ from evalflows.store.queries.traces import condition
 from evalflows.store.records import CallRow, ExampleRow, from_json
 from evalflows.store.snapshots import Examples
 from evalflows.store.store import Store
-from evalflows.targets import NoRecordedAnswerError, Target, awaited, check_body, check_fields, check_tools
+from evalflows.targets import (
+    NoRecordedAnswerError,
+    Target,
+    attached_parts,
+    awaited,
+    check_body,
+    check_fields,
+    check_tools,
+)
 
 FIRST_CALL_S = 5.0
 """Seconds until a target that has made no model call is taken to make none."""
@@ -300,6 +309,7 @@ def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[E
         for example in examples:
             inputs, where = _inputs(example.example_id, example.inputs), f"example {example.example_id!r}"
             check_fields(target, inputs, where)
+            _check_attachments(target, example)
             check_tools(target, {"inputs": inputs, "metadata": from_json(example.metadata) or {}}, where)
     if isinstance(target, HttpTarget):
         for example in examples:
@@ -310,12 +320,23 @@ def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[E
     if isinstance(target, ConversationTarget):
         for name, model in target.connections:
             _check_connection(name, model, f"target {target.name!r}", spec)
+        if not isinstance(target.target, ChatTarget) and any(has_reference(example.inputs) for example in examples):
+            got = f"messages with files for a {target.target.kind} target"
+            raise InputError(f"target {target.name!r}: got {got}, wanted a chat model, which alone gets them there")
         check_conversations(target, examples)
     if isinstance(target, PythonTarget) and examples and may_call_models.records_calls(load(target.function)):
         _check_price_of_first_call(target, made, spec, examples[0])
     if isinstance(target, RecordedTarget) and all(_missing_answer(made, example) for example in examples):
         reason = _missing_answer(made, examples[0])
         raise InputError(f"target {target.name!r}: {reason}; no answer for any of {len(examples)} examples")
+
+
+def _check_attachments(target: ChatTarget, example: ExampleRow) -> None:
+    """Raise InputError for an attachment that a chat target cannot send."""
+    try:
+        attached_parts(from_json(example.attachments))
+    except InputError as error:
+        raise InputError(f"target {target.name!r}: example {example.example_id!r}: {error}") from error
 
 
 def _check_actions(prepared: PreparedExperiment, examples: Sequence[ExampleRow]) -> None:

@@ -15,7 +15,7 @@ from evalflows.engine.isolated import IsolatedEvaluator
 from evalflows.engine.may_call_models import evaluator_may_call_unrecorded
 from evalflows.engine.results import EvaluationResult
 from evalflows.engine.secret_blocks import key_for
-from evalflows.engine.spec_evaluators import PreparedEvaluator, evaluator_version
+from evalflows.engine.spec_evaluators import PreparedEvaluator, evaluator_version, is_ours
 from evalflows.engine.workers import Workers
 from evalflows.evaluators.binding import Bound
 from evalflows.llm import loop
@@ -25,6 +25,7 @@ from evalflows.llm.calls import Completer, Embedder, Endpoint
 from evalflows.llm.connect import completer, embedder
 from evalflows.llm.connections import known, resolve
 from evalflows.llm.ledger import Calls, Ledger
+from evalflows.specs.attachments import Base64
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.errors import InputError
@@ -92,6 +93,7 @@ class RunnableEvaluator:
     metrics: Mapping[str, MetricSpec]  # of the whole spec
     budget: Budget
     configs: Mapping[str, ScoreConfigSpec]  # score configs by id
+    content_of: Base64 | None = None  # of attachments, for the user's own code, if there are any
     calls: Calls = field(default_factory=Calls)  # of the run
     ledger: Ledger | None = None  # of calls that its own code makes
     connections: Sequence[ConnectionSpec] = ()  # whose prices count for these
@@ -105,7 +107,13 @@ class RunnableEvaluator:
     @property
     def requested(self) -> frozenset[str]:
         """Names of the arguments that it or its fallback requests."""
-        return self.bound.asked | (self.fallback.bound.asked if self.fallback else frozenset())
+        asked = self.bound.asked | (self.fallback.bound.asked if self.fallback else frozenset())
+        return asked | {"attachments"} if self.describes else asked
+
+    @property
+    def describes(self) -> bool:
+        """Whether it is a judge of ours, which gets names of files in its arguments, and files beside its prompt."""
+        return self.complete is not None and is_ours(self.spec)
 
     @property
     def is_rule(self) -> bool:
@@ -178,6 +186,7 @@ class EvaluatorFactory:
             metrics=of_items.metrics if of_items else {},
             budget=self.budget,
             configs=of_items.score_configs if of_items else {},
+            content_of=None if is_ours(spec) or not self.ledger.has_contents else self.ledger.content_of,
             calls=self.calls,
             ledger=self.ledger,
             connections=self.connections,

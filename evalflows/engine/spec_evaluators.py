@@ -46,6 +46,9 @@ def bind_evaluator(spec: FallbackSpec, scope: Scope = "item") -> Bound:
     """
     loaded = load_named(spec.use)
     package_versions(loaded)
+    if spec.sees and not is_ours(spec):
+        wanted = "it for a built-in judge; your own code gets files as data URLs"
+        raise InputError(f"evaluator {spec.metric!r}: sees: got {spec.use}, wanted {wanted}")
     if is_ours(spec) and (scope == "pair") != (spec.use in evaluators.PAIRWISE):
         compares, other = "compares two answers, wanted it under compare", "judges one answer, wanted one that compares"
         wanted = f"{other} two: {', '.join(evaluators.PAIRWISE)}" if scope == "pair" else compares
@@ -176,8 +179,8 @@ def evaluator_version(evaluator: PreparedEvaluator[FallbackSpec], connections: M
     fallback = [evaluator_version(evaluator.fallback, connections)] if evaluator.fallback else []
     files = [located(spec.args[name]).read_bytes() for name in getattr(function, FILES, ()) if name in spec.args]
     repeats = [[bound.repeats, bound.combine]] if (bound := evaluator.bound).repeats > 1 else []
-    packages = package_versions(function)
-    return version_of(function, sorted(spec.args.items()), judge, *files, *fallback, *repeats, *packages)
+    packages, sees = package_versions(function), [sorted(spec.sees)] if spec.sees else []
+    return version_of(function, sorted(spec.args.items()), judge, *files, *fallback, *repeats, *packages, *sees)
 
 
 def _cascade(spec: JudgeSpec, tiers: Sequence[Bound]) -> Bound:

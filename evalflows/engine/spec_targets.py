@@ -5,8 +5,9 @@ import inspect
 import json
 import operator
 from collections.abc import Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 
+from evalflows.engine.contents import opening
 from evalflows.llm.connections import resolve
 from evalflows.llm.local import identity_of
 from evalflows.specs.columns import answer_row
@@ -24,12 +25,23 @@ from evalflows.specs.target import (
     TargetSpec,
     asked,
 )
+from evalflows.store.attachments import content_in, has_any
 from evalflows.store.file_formats import Numbered, read_rows
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.records import ExampleRow, Json, to_json
 from evalflows.store.schemas import is_erased
 from evalflows.store.store import Store
-from evalflows.targets import OFFERED, Target, chat, http, python, recorded, recorded_column, replayed
+from evalflows.targets import (
+    OFFERED,
+    Target,
+    chat,
+    chat_with_attachments,
+    http,
+    python,
+    recorded,
+    recorded_column,
+    replayed,
+)
 
 NOT_IN_VERSION = {"name", "function", "path", "version", "version_url", "version_header", "usage"}
 """Fields of a target that do not change its answers, or whose content counts instead."""
@@ -39,17 +51,21 @@ def make_target(spec: TargetSpec, completes: Completes, examples: Sequence[Examp
     """Return the target that a spec describes. Raise InputError if it cannot be used."""
     match spec:
         case ChatTarget():
-            return chat(spec, completes(spec.connection))
+            return chat_with_attachments(spec, completes(spec.connection))
         case PythonTarget():
-            return python(load(spec.function), fields_of_all(examples), spec.timeout_s)
+            return _opening(python(load(spec.function), fields_of_all(examples), spec.timeout_s), store)
         case ConversationTarget():
             from evalflows.engine.dialogue import conversation  # late: it loads judges
 
             return conversation(spec, completes, posts_of, fields_of_all(examples))
         case HttpTarget():
-            return http(spec, posts_of(spec))
+            return _opening(http(spec, posts_of(spec)), store)
         case RecordedTarget():
             return recording_of(spec, store)
+
+
+def _opening(target: Target, store: Store) -> Target:
+    return opening(target, partial(content_in, store)) if has_any(store) else target
 
 
 def posts_of(spec: HttpTarget) -> Post:

@@ -1,6 +1,7 @@
 """Try an evaluator on one row: check, bind and call it as an experiment does, and store only its model calls."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from evalflows.engine.judgement import judge_with
@@ -17,6 +18,7 @@ from evalflows.llm.budget import Budget
 from evalflows.llm.ledger import Ledger
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.store.attachments import FilesBeside
 from evalflows.store.records import ExampleRow, new_id
 from evalflows.store.snapshots import to_examples
 from evalflows.store.spool import Spool
@@ -53,7 +55,9 @@ def _example(row: Mapping[str, Any], where: str, number: int) -> tuple[ExampleRo
     if row.get("outputs") is None:
         got = ", ".join(map(str, row)) or "nothing"
         raise InputError(f"{where}:{number}: no outputs: got {got}, wanted 'outputs', the answer to judge")
-    (example,) = to_examples([(number, {name: row[name] for name in row if name != "outputs"})], where)
+    (example,) = to_examples(
+        [(number, {name: row[name] for name in row if name != "outputs"})], where, FilesBeside(Path())
+    )
     return example, as_outputs(row["outputs"])
 
 

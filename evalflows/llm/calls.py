@@ -19,10 +19,11 @@ from evalflows.llm.budget import Budget
 from evalflows.llm.endpoint_errors import as_kept_json, spec_hint
 from evalflows.llm.ledger import AnsweredCall, Ledger, current, key_of_text, sum_unless_unknown
 from evalflows.llm.limiter import Limiter, Turn
-from evalflows.llm.prices import LONG_ANSWER, Price, Tokens, price_of, tokens_of, tokens_of_text
+from evalflows.llm.prices import LONG_ANSWER, Price, Tokens, price_of, tokens_of, tokens_of_request, tokens_of_text
 from evalflows.llm.rate_limits import RateLimit, read_rate_limit
+from evalflows.specs.attachments import has_reference, opened_parts, without_contents
 from evalflows.specs.connections import ConnectionSpec
-from evalflows.specs.errors import REFUSED_BY_BUDGET, CallError
+from evalflows.specs.errors import REFUSED_BY_BUDGET, CallError, InputError
 from evalflows.specs.protocols import Completion, Message
 from evalflows.store.records import CallRow, new_id, now, to_json
 
@@ -81,7 +82,7 @@ class _Bill:
         of_texts = used
         if row.kind == "chat" and not used.are_reported:
             answer = to_json(response.body.get("choices"), mend=True)
-            of_texts = Tokens(tokens_of_text(row.request), None, tokens_of_text(answer))
+            of_texts = Tokens(tokens_of_request(row.request), None, tokens_of_text(answer))
         elif used.into is None:
             of_texts = Tokens(tokens_of_text(row.request))
         self.used += used
@@ -126,7 +127,7 @@ class Caller:
         A call is recorded before its answer is used; identical requests meanwhile wait for it. Raise CallError if
         every attempt failed or the budget is spent.
         """
-        ledger, recorder, text = self._ledger, current(), to_json(request)
+        ledger, recorder, text = self._ledger, current(), without_contents(to_json(request))
         key = key_of_text(self.endpoint.identity, text + _order(request), repeat, kind)
         row = await ledger.find(key)
         while row is None and key in ledger.in_flight:
@@ -206,13 +207,14 @@ class Caller:
         self, row: CallRow, request: Mapping[str, Any], bill: _Bill, turn: Turn
     ) -> "tuple[Response, float, Tokens]":
         """Return the response, its latency in seconds, and the tokens that it reports."""
-        endpoint, recorder, sent = self.endpoint, current(), time.perf_counter()
+        endpoint, recorder, opened = self.endpoint, current(), await self._opened(row, request)
+        sent = time.perf_counter()
         if recorder:
             free = 0.0 if bill.estimate == 0.0 else None
             recorder.begin(replace(row, cost_usd=free, estimated_usd=bill.estimate))
         bill.was_sent = True
         try:
-            response = await endpoint.client.post(PATHS[row.kind], request)
+            response = await endpoint.client.post(PATHS[row.kind], opened)
         except CallError as error:
             if error.cost_is_unknown:
                 bill.add(None, bill.estimate)
@@ -222,6 +224,16 @@ class Caller:
         latency, used = time.perf_counter() - sent - response.opening_s, tokens_of(response.body)
         turn.note(read_rate_limit(response.headers), used.total)
         return response, latency, used
+
+    async def _opened(self, row: CallRow, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the request with contents in place of references. Raise CallError if the store lacks one."""
+        if not has_reference(row.request):
+            return request
+        try:
+            opened: Mapping[str, Any] = await asyncio.to_thread(opened_parts, request, self._ledger.content_of)
+        except InputError as error:
+            raise CallError("bad_request", str(error)) from error
+        return opened
 
     def _outgrown(self, row: CallRow, request: Mapping[str, Any], bill: _Bill) -> float | None:
         """Return the new estimate of a call that was not sent yet, if answers since were longer than thought."""
@@ -237,7 +249,7 @@ class Caller:
             out = 0
         elif not isinstance(out, int):
             out = max(LONG_ANSWER, 2 * self._budget.most_tokens_out)
-        return Tokens(tokens_of_text(row.request), None, out)
+        return Tokens(tokens_of_request(row.request), None, out)
 
     def _row(self, kind: Kind, key: str, text: str, request: Mapping[str, Any], repeat: int) -> CallRow:
         recorder = current()

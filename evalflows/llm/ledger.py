@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
+from evalflows.specs.attachments import Attachment
 from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.errors import StorageError
 from evalflows.specs.escaping import print_note
+from evalflows.store.attachments import content_in, has_any
 from evalflows.store.records import UNANSWERED, CallRow, Json, new_id, now, to_json
 from evalflows.store.spilled import SpilledRows
 from evalflows.store.store import Store
@@ -93,6 +95,15 @@ class Ledger:
             del self.in_flight[key]
             if not made.done():
                 made.cancel()
+
+    @property
+    def has_contents(self) -> bool:
+        """Whether there are attachments."""
+        return has_any(self._store)
+
+    def content_of(self, attachment: Attachment) -> str | None:
+        """Return the content of an attachment as base64, or None."""
+        return content_in(self._store, attachment)
 
     def add(self, row: CallRow) -> None:
         """Add a call that has just finished."""

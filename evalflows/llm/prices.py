@@ -6,10 +6,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from evalflows.specs.attachments import attachments_in
 from evalflows.specs.connections import ConnectionSpec, EndpointConnection, LocalConnection
 
 BYTES_A_TOKEN = 3
 """For estimates, which should rather be too high: a Chinese character is three bytes, about a token."""
+ATTACHMENT_TOKENS, ATTACHMENT_BYTES_A_TOKEN = 2_000, 500
+"""Assumed tokens of a picture, a sound or a PDF at least, and bytes a token of a large one. A picture in full detail
+takes 260 to 1,600 tokens by the providers' formulas, a page of a PDF as much with its text."""
 LONG_ANSWER = 500
 """Assumed tokens of the longest answer, before any answer was seen and if the request sets no limit."""
 
@@ -20,6 +24,12 @@ MAX_COUNT = 1 << 40
 def tokens_of_text(text: str) -> int:
     """Estimate the tokens of a text."""
     return -(-len(text.encode()) // BYTES_A_TOKEN)
+
+
+def tokens_of_request(request: str) -> int:
+    """Estimate the tokens of a request in JSON: of its text, and of the pictures, sounds and PDFs that it refers to."""
+    attached = (max(ATTACHMENT_TOKENS, of.size // ATTACHMENT_BYTES_A_TOKEN) for of in attachments_in(request))
+    return tokens_of_text(request) + sum(attached)
 
 
 def token_count(value: object) -> int | None:

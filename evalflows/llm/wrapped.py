@@ -20,7 +20,17 @@ from evalflows.llm import loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.endpoint_errors import MIN_PROVIDER_KEY_CHARS, classify, remember_key, without_keys
 from evalflows.llm.ledger import AnsweredCall, Recorder, call_key, current, note_lost_call
-from evalflows.llm.prices import LONG_ANSWER, Price, Tokens, price_at, token_count, tokens_of, tokens_of_text
+from evalflows.llm.prices import (
+    LONG_ANSWER,
+    Price,
+    Tokens,
+    price_at,
+    token_count,
+    tokens_of,
+    tokens_of_request,
+    tokens_of_text,
+)
+from evalflows.specs.attachments import without_contents
 from evalflows.specs.errors import InputError, describe, short
 from evalflows.store.records import CallRow, Json, from_json, mended, new_id, now, to_json
 
@@ -314,7 +324,7 @@ def _request(path: str | None = None, **arguments: Any) -> dict[str, Any]:
 def _row(recorder: Recorder, wrapped: _Wrapped, request: dict[str, Any]) -> CallRow:
     url = wrapped.client.base_url
     base_url = f"{url.scheme}://{url.netloc.decode()}{url.path}".rstrip("/")  # without user name and password
-    text, model = to_json(request, mend=True), str(request.get("model") or "")
+    text, model = without_contents(to_json(request, mend=True)), str(request.get("model") or "")
     estimate = _estimated_usd(wrapped.price(recorder, model, base_url), text, _most_tokens_out(request))
     return begun_call(recorder, base_url, model, text, estimate)
 
@@ -344,7 +354,7 @@ def _most_tokens_out(request: Mapping[str, Any]) -> int:
 
 
 def _estimated_usd(price: Price | None, request: str, tokens_out: int) -> float | None:
-    return price.cost(Tokens(tokens_of_text(request), None, tokens_out)) if price else None
+    return price.cost(Tokens(tokens_of_request(request), None, tokens_out)) if price else None
 
 
 def _failed(row: CallRow, error: Exception, latency_s: float) -> CallRow:

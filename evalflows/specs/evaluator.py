@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
+from evalflows.specs.attachments import Sight
 from evalflows.specs.metric_names import kept_apart
 
 PAIR_LABELS = ("win", "tie")
@@ -50,6 +51,11 @@ class FallbackSpec(BaseModel, extra="forbid", frozen=True):
     args: dict[str, Any] = Field(default_factory=dict, description="Settings, passed by name")
     connection: str | None = Field(None, description="The connection of the judge model")
     model: str | None = Field(None, description="The judge model; default: the connection's model")
+    sees: list[Sight] = Field(
+        default_factory=list,
+        description="Which files of the example and the answers a built-in judge sees: image, audio, file (PDF). "
+        "Of others it is told the name and size",
+    )
     version: str | None = Field(None, description="Your own version label, stored beside the hash of the source")
     timeout_s: float | None = Field(
         None,
@@ -176,7 +182,7 @@ class JudgeSpec(FallbackSpec):
             raise ValueError(f"tiers: got {got}, wanted use: {CASCADE} and tiers, or neither")
         if self.fallback_counts and self.fallback is None:
             raise ValueError("fallback_counts: got true without a fallback, wanted one")
-        own = {"args", "connection", "model", "timeout_s", "fallback"}
+        own = {"args", "connection", "model", "sees", "timeout_s", "fallback"}
         if self.tiers and (extra := sorted(name for name in own if getattr(self, name))):
             raise ValueError(
                 f"tiers: got {extra[0]} beside tiers, wanted it within a tier (use, name, args, connection, model, "

@@ -298,6 +298,8 @@ def advice(file: StoredFile, *, is_there: bool = True) -> str:
         return f"{start}{delete}{hints.resume(file.owner).code}: {_RESUMED[file.table]}"
     if file.table in ("snapshots", "examples"):
         return f"{start}delete {file.owner} in snapshots/ and examples/, and add the same rows: the id stays the same"
+    if file.table == "attachments":
+        return f"{start}delete it: without it, examples that have this picture, sound or PDF cannot be run or judged"
     if file.table in ("experiments", "comparison_sets"):
         return f"{start}delete it: without it, {file.owner} cannot be shown or resumed"
     return f"{start}{'delete it' if is_there else 'do it again'}: its rows are lost"

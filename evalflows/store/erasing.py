@@ -70,6 +70,7 @@ READ_TOO: Mapping[str, tuple[str, ...]] = {"observations": ("source",)}
 STAY: Mapping[str, str] = {
     "snapshots": "splits",
     "dataset_versions": "name parent_snapshot_id source description metadata",
+    "attachments": "media_type content",  # removed as a whole when no example refers to it
     "examples": "split cluster",
     "experiments": "run_key name description metadata tags dataset_name target target_kind target_version target_code"
     " application_version evaluators spec git_commit git_branch evalflows_version flow_run_id",

@@ -77,8 +77,8 @@ WHOLE = "judgements"
 
 INTERNAL = frozenset(
     {
-        *("alerts", "baselines", "checks", "dataset_versions", "decisions", "erasures", "estimates", WHOLE, "limits"),
-        *("ratings", "resamples", "sentinels", "verdicts", "watched_windows", "watermarks"),
+        *("alerts", "attachments", "baselines", "checks", "dataset_versions", "decisions", "erasures", "estimates"),
+        *(WHOLE, "limits", "ratings", "resamples", "sentinels", "verdicts", "watched_windows", "watermarks"),
     }
 )
 """Tables that marts show better, or that are about the store itself: exported if they are named, or all are wanted."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from evalflows.specs.attachments import without_contents
 from evalflows.specs.errors import InputError
 from evalflows.store.arrow import np
 from evalflows.store.kept_checks import keep_check
@@ -83,7 +84,8 @@ class Inputs:
     @classmethod
     def stored(cls, example_id: str, inputs: str, attachments: str | None) -> "Inputs":
         text = "" if is_erased(inputs) else normalised(inputs)
-        content = "" if attachments is None or is_erased(attachments) else "\n".join(_leaves(from_json(attachments)))
+        is_known = attachments is not None and not is_erased(attachments)
+        content = "\n".join(_leaves(from_json(without_contents(attachments or "")))) if is_known else ""
         return cls(example_id, text, content)
 
 
@@ -99,7 +101,7 @@ class Copy:
 def normalised(inputs: str) -> str:
     """Return the texts of an example's inputs (JSON) without differences of case, blanks, Unicode form and names of
     fields."""
-    text = "\n".join(_leaves(from_json(inputs)))
+    text = "\n".join(_leaves(from_json(without_contents(inputs))))
     plain = _INVISIBLE.sub("", unicodedata.normalize("NFKC", text)).casefold()
     return " ".join(plain.split())
 

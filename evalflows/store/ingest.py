@@ -4,6 +4,7 @@ import hashlib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from evalflows.specs.code_versions import fault_text
@@ -13,6 +14,7 @@ from evalflows.specs.errors import InputError, NotFoundError, names_to_choose
 from evalflows.specs.files import located
 from evalflows.specs.reference import load
 from evalflows.specs.values import stored_row
+from evalflows.store.attachments import FilesBeside
 from evalflows.store.conversations import conversation_rows
 from evalflows.store.erasing import erased_error, erased_examples
 from evalflows.store.file_formats import Numbered, filled_rows, read_rows, rows_in, stem
@@ -62,11 +64,14 @@ def load_dataset(store: Store, spec: DatasetSpec, *, final: bool = False) -> Loa
     """
     key = None if spec.path is None else key_of(spec)
     known = None if key is None else known_snapshot(store, key)
-    examples = load_snapshot(store, known) if known else _examples(store, spec)
+    files = FilesBeside(located(spec.path).parent if spec.path is not None else Path())
+    examples = load_snapshot(store, known) if known else _examples(store, spec, files)
     name = spec.name or (stem(located(spec.path)) if spec.path is not None else None)
     source = spec.path or spec.function or "rows"
     selection = selected_examples(examples, spec, final=final)
-    return LoadedDataset(name=name, source=source, examples=examples, key=key, **selection._asdict())
+    return LoadedDataset(
+        name=name, source=source, examples=examples, key=None if files.were_read else key, **selection._asdict()
+    )
 
 
 def sent_examples(content: bytes, file: str, columns: ExampleColumns | None, stop: Stop) -> Examples:
@@ -87,18 +92,18 @@ def find_snapshot(store: Store, reference: str) -> str:
     raise NotFoundError(f"dataset {reference!r}: not in the store, wanted {names_to_choose(reference, known)}")
 
 
-def _examples(store: Store, spec: DatasetSpec) -> Examples:
+def _examples(store: Store, spec: DatasetSpec, files: FilesBeside) -> Examples:
     if spec.path is not None:
-        return to_examples(_mapped(read_rows(spec.path), spec.columns, spec.turns, spec.path), spec.path)
+        return to_examples(_mapped(read_rows(spec.path), spec.columns, spec.turns, spec.path), spec.path, files)
     if spec.function is not None:
         where = f"function {spec.function!r}, row"
         return to_examples(
-            _mapped(filled_rows(_function_rows(spec.function), where), spec.columns, spec.turns, where), where
+            _mapped(filled_rows(_function_rows(spec.function), where), spec.columns, spec.turns, where), where, files
         )
     if spec.rows is not None:
         where = "dataset row"
         return to_examples(
-            _mapped(filled_rows(enumerate(spec.rows, start=1), where), spec.columns, spec.turns, where), where
+            _mapped(filled_rows(enumerate(spec.rows, start=1), where), spec.columns, spec.turns, where), where, files
         )
     return load_snapshot(store, spec.snapshot or find_snapshot(store, spec.name or ""))
 

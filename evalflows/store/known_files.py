@@ -6,7 +6,7 @@ That is noted in the user's own folder. In the store, whoever can write there co
 import hashlib
 from pathlib import Path
 
-from evalflows.specs import columns, files, values
+from evalflows.specs import attachments, columns, files, values
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.home import keep_note, note
 from evalflows.store import conversations, file_formats, records, snapshots
@@ -15,7 +15,7 @@ from evalflows.store.store import Store
 
 FOLDER = "known_files"
 
-READ_BY = (columns, files, values, conversations, file_formats, snapshots, records)
+READ_BY = (attachments, columns, files, values, conversations, file_formats, snapshots, records)
 """The modules that make examples of a file's rows: other code may make others."""
 
 

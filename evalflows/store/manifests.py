@@ -47,7 +47,7 @@ _NAME = re.compile(r"(.+)\.[0-9a-f]{12}\.json")
 
 NEVER_OPEN = frozenset(
     (
-        *("snapshots", "examples", "dataset_versions", "verdicts", "decisions"),
+        *("snapshots", "attachments", "examples", "dataset_versions", "verdicts", "decisions"),
         *("estimates", "ratings", "baselines", "checks", "erasures"),
     )
 )

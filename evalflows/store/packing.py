@@ -29,8 +29,9 @@ from evalflows.store.schemas import TABLES, columns_of
 from evalflows.store.store import Store
 
 LEASE = "packing"
-PACKED_TABLES = [name for name in TABLES if name not in ("examples", "observations")]
-"""Examples are read at random by the positions in their own file; days of observations have few and large files."""
+PACKED_TABLES = [name for name in TABLES if name not in ("attachments", "examples", "observations")]
+"""Examples are read at random by the positions in their own file, attachments are removed one by one, and days of
+observations have few and large files."""
 
 PACK_BYTES = 32 << 20
 """Bytes of a packed file at which no more owners are added to it. Larger files of owners stay as they are."""

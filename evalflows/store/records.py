@@ -266,6 +266,17 @@ class ExampleRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AttachmentRow:
+    """A picture, a sound or a PDF of examples, which refer to it by its hash."""
+
+    attachment_id: str  # the SHA-256 of its bytes
+    media_type: str
+    n_bytes: int
+    content: str  # as base64
+    recorded_at: datetime = field(default_factory=now)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentRow:
     """One started experiment: one target on one snapshot. A later row replaces an earlier one of the same id."""
 

@@ -14,6 +14,7 @@ from evalflows.specs.escaping import print_note
 from evalflows.specs.grouping import grouped
 from evalflows.specs.retention import RetentionSpec
 from evalflows.store import erasing
+from evalflows.store.attachments import remove_unused
 from evalflows.store.file_states import state_of, states_of
 from evalflows.store.file_systems import follow, storage_errors
 from evalflows.store.layout import StoredFile
@@ -143,6 +144,8 @@ def _carry_out(store: Store, plan: erasing.Plan, elsewhere: Elsewhere) -> Erased
         path.unlink(missing_ok=True)
     follow(store.filesystem)  # so that this machine's mirror of an object store has no old copies
     n_elsewhere = elsewhere(store, plan)
+    if n_attachments := remove_unused(store):
+        plan = replace(plan, counts={**plan.counts, "attachments": n_attachments})
     _record(store, plan)
     erasing.remove_plan(store, plan)
     return _erased(plan, plan.erasure_id, len(aside), n_elsewhere)

@@ -70,6 +70,13 @@ TABLES: dict[str, Table] = {
     table.name: table
     for table in (
         Table(name="snapshots", record=records.SnapshotRow, key=("snapshot_id",), owner="snapshot_id"),
+        Table(
+            name="attachments",
+            record=records.AttachmentRow,
+            key=("attachment_id",),
+            owner="attachment_id",
+            texts=("content",),
+        ),
         Table(name="examples", record=records.ExampleRow, key=("snapshot_id", "example_id"), owner="snapshot_id"),
         Table(
             name="dataset_versions",

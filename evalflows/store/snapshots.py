@@ -18,16 +18,27 @@ from typing import Any, TypeVar, overload
 
 import orjson
 
+from evalflows.specs.attachments import Finder, Read, may_hold_content
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.home import keep_note, note
 from evalflows.specs.values import identifier, is_blank, stored_row
+from evalflows.store import attachments
 from evalflows.store.arrow import np, pa
 from evalflows.store.checksums import sha256_of, verify
 from evalflows.store.file_states import state_of
 from evalflows.store.files import open_parquet
 from evalflows.store.manifests import ADVICE
-from evalflows.store.records import DatasetVersionRow, ExampleRow, SnapshotRow, after, derived_id, new_id, to_json
+from evalflows.store.records import (
+    DatasetVersionRow,
+    ExampleRow,
+    SnapshotRow,
+    after,
+    derived_id,
+    from_json,
+    new_id,
+    to_json,
+)
 from evalflows.store.schemas import from_columns, is_erased, to_arrow, to_column, to_rows
 from evalflows.store.spilled import SpilledLines
 from evalflows.store.store import Store
@@ -321,18 +332,19 @@ class _Texts:
         return Column(pa.chunked_array(self._blocks, pa.string()))
 
 
-def to_examples(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str) -> Examples:
-    """Convert numbered rows to examples, not yet of any snapshot.
+def to_examples(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str, read: Read | None = None) -> Examples:
+    """Convert numbered rows to examples, not yet of any snapshot. Pictures, sounds and PDFs become references.
 
     An example's id is its own `id`, else a hash of its content. A value that is not a mapping is wrapped: inputs as
     `{"input": …}`, reference outputs as `{"output": …}`. Raise InputError, with the row's number, for a row without
-    inputs, an unknown field, or a duplicate id.
+    inputs, an unknown field, or a duplicate id; and with `read`, which reads files that rows name, for one that is not
+    what its name says.
     """
-    numbers, unnamed = array("q"), bytearray()
+    numbers, unnamed, finder = array("q"), bytearray(), Finder(attachments.keep, read)
 
     def made() -> Iterator[ExampleRow]:
         for number, row in rows:
-            yield _to_example(row, len(numbers), f"{where}:{number}")
+            yield _to_example(row, len(numbers), f"{where}:{number}", finder)
             numbers.append(number)
             unnamed.append(is_blank(row.get("id")))
 
@@ -409,7 +421,9 @@ def freeze(
             yield to_arrow("snapshots", [SnapshotRow(snapshot_id=identity, n_examples=len(examples), splits=of_splits)])
 
         tables = [("examples", _tables(examples, identity, splits)), ("snapshots", row())]
-        store.publish_all(identity, tables)
+        lines = examples.content_lines() if isinstance(examples, Examples) else map(content_line, examples)
+        with attachments.storing(store, lines):
+            store.publish_all(identity, tables)
         _note_content(store, identity)
     else:
         check_content(store, identity, examples)
@@ -522,7 +536,7 @@ def load_snapshot(store: Store, identity: str) -> Examples:
     return stored(store.filesystem, path)
 
 
-def _to_example(given: Mapping[str, Any], position: int, where: str) -> ExampleRow:
+def _to_example(given: Mapping[str, Any], position: int, where: str, finder: Finder) -> ExampleRow:
     row = stored_row(given, where)
     inputs = _one_of(row, INPUTS, where)
     if is_blank(inputs) or inputs == {}:
@@ -539,8 +553,11 @@ def _to_example(given: Mapping[str, Any], position: int, where: str) -> ExampleR
             "metadata": _json(row.get("metadata"), "value"),
             "split": _text(row, "split", where),
             "cluster": _text(row, "cluster", where),
-            "attachments": _json(row.get("attachments"), "value"),
+            "attachments": _json(finder.in_attachments(row.get("attachments"), f"{where}: attachments"), "value"),
         }
+        for name in ("inputs", "reference_outputs"):
+            if content[name] is not None and may_hold_content(content[name]):
+                content[name] = to_json(finder.in_messages(from_json(content[name]), f"{where}: {name}"))
     except UnicodeEncodeError as error:
         half = error.object[error.start]
         raise InputError(f"{where}: got {half!r}, half of a character, wanted whole characters") from error

@@ -86,8 +86,18 @@ class SpilledRows(Generic[Key, Row]):
     def __contains__(self, key: Key) -> bool:
         return key in self._numbers
 
+    def __len__(self) -> int:
+        return len(self._numbers)
+
     def __setitem__(self, key: Key, row: Row) -> None:
         self._numbers[key] = self._lines.append(pickle.dumps(row))
+
+    def drop(self, keys: Iterable[Key]) -> None:
+        """Forget the rows of some keys. Their place on disk is free once there are no others."""
+        for key in keys:
+            self._numbers.pop(key, None)
+        if not self._numbers:
+            self._lines = SpilledLines()
 
     def get(self, key: Key) -> Row | None:
         number = self._numbers.get(key)

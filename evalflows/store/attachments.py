@@ -1,0 +1,129 @@
+"""The contents of examples, each once in the store: kept until their examples are frozen, read to be sent, and removed
+when no example refers to them any more."""
+
+import os
+import re
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from evalflows.specs.attachments import MAX_BYTES, Attachment, Content
+from evalflows.specs.errors import InputError
+from evalflows.specs.files import check_regular
+from evalflows.specs.permitted import permitted_path
+from evalflows.store.file_states import states_of
+from evalflows.store.leases import hold_lease
+from evalflows.store.manifests import remove_manifests
+from evalflows.store.records import AttachmentRow
+from evalflows.store.spilled import SpilledRows
+from evalflows.store.store import Store
+
+LEASE = "attachments"
+
+_REFERENCE = re.compile(rb'\\"attachment:[a-z]+/[a-z]+(?:;name=[\w.%~-]+)?;size=[0-9]+;sha256=([0-9a-f]{64})\\"')
+"""A reference in a line of an example, whose fields are JSON within JSON."""
+
+_UNUSED = """select attachment_id from source.attachments where attachment_id not in (
+    select unnest(regexp_extract_all(concat_ws(' ', inputs, reference_outputs, metadata, attachments),
+                                     '"attachment:[^"]*;sha256=([0-9a-f]{64})"', 1)) from source.examples)
+order by 1"""
+
+
+class _Held:
+    """Contents of examples that are not frozen yet, on disk."""
+
+    def __init__(self) -> None:
+        self._rows, self._lock = SpilledRows[str, AttachmentRow](), threading.Lock()
+
+    def keep(self, content: Content) -> None:
+        of = content.attachment
+        row = AttachmentRow(attachment_id=of.digest, media_type=of.media_type, n_bytes=of.size, content=content.base64)
+        with self._lock:
+            if of.digest not in self._rows:
+                self._rows[of.digest] = row
+
+    def get(self, digest: str) -> AttachmentRow | None:
+        with self._lock:
+            return self._rows.get(digest)
+
+    @property
+    def has_any(self) -> bool:
+        return len(self._rows) > 0
+
+    def drop(self, digests: Iterable[str]) -> None:
+        with self._lock:
+            self._rows.drop(digests)
+
+
+_held = _Held()
+keep = _held.keep
+"""Keep a content until an example that refers to it is frozen."""
+
+
+class FilesBeside:
+    """Reads the files beside a dataset: those in its folder, and in folders within. Links there may lead out of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = Path(os.path.normpath(folder.absolute()))
+        self.were_read = False  # whether the examples depend on more than the file of the dataset
+
+    def __call__(self, name: str) -> bytes:
+        self.were_read = True
+        path = permitted_path(Path(os.path.normpath(self._folder / name)), name)
+        if not path.is_relative_to(self._folder):
+            raise InputError(f"got a path that leads out of {self._folder}, wanted one of a file in it")
+        try:
+            check_regular(path)
+            with path.open("rb") as file:
+                return file.read(MAX_BYTES + 1)
+        except OSError as error:
+            raise InputError(f"cannot be read in {self._folder}: {error.strerror or error}") from error
+
+
+@contextmanager
+def storing(store: Store, lines: Iterable[bytes]) -> Iterator[None]:
+    """Store the contents that lines of examples refer to, before the block, which stores the examples.
+
+    Raise InputError for a reference to a content that is neither in the store nor was just read.
+    """
+    digests = {found.decode() for line in lines if b"attachment:" in line for found in _REFERENCE.findall(line)}
+    if not digests:
+        yield
+        return
+    with hold_lease(store, LEASE, "storing attachments", wait=True):
+        for digest in sorted(digests):
+            if not store.is_sealed("attachments", digest):
+                if (row := _held.get(digest)) is None:
+                    raise InputError(f"attachment {digest[:12]}…: got no content, wanted a path, a data URL or base64")
+                store.publish("attachments", digest, [row])
+        yield
+    _held.drop(digests)
+
+
+def content_in(store: Store, attachment: Attachment) -> str | None:
+    """Return the content of an attachment as base64; None if it is neither in the store nor held for a new example.
+
+    Raise StorageError if its file is damaged.
+    """
+    if not store.is_sealed("attachments", attachment.digest):
+        return None if (held := _held.get(attachment.digest)) is None else held.content
+    row: AttachmentRow = store.read("attachments", attachment.digest)[0]
+    return row.content
+
+
+def has_any(store: Store) -> bool:
+    """Return whether a store has attachments, or gets some with examples that are not frozen yet."""
+    return bool(states_of(store.layout, store.filesystem, ("attachments",))) or _held.has_any
+
+
+def remove_unused(store: Store) -> int:
+    """Remove the contents to which no example refers any more. Return their number."""
+    if not has_any(store) or store.left_out():
+        return 0
+    with hold_lease(store, LEASE, "removing attachments", wait=True):
+        unused = [digest for (digest,) in store.query(_UNUSED)]
+        for digest in unused:
+            store.filesystem.rm(store.layout.sealed("attachments", digest).rpartition("/")[0], recursive=True)
+        remove_manifests(store.layout, store.filesystem, unused)
+    return len(unused)

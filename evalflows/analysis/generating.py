@@ -303,7 +303,8 @@ def _row(task: Task, answer: Completion) -> dict[str, Any] | None:
     metadata |= {"passages": [passage.id for passage in task.passages]}
     row = {"inputs": {"question": said["question"]}, "metadata": metadata, "cluster": task.passages[0].id}
     if task.kind == "unanswerable":
-        metadata["why"] = said["why"]
+        near = [{"id": passage.id, "text": passage.text} for passage in task.passages]
+        metadata |= {"why": said["why"], "near": near}
         return row | {"reference_outputs": {"answer": UNANSWERABLE, "contexts": []}}
     contexts = [
         {"id": passage.id, "text": passage.text, "quote": quote}

@@ -169,7 +169,9 @@ def add(
     Examples already in the dataset keep their ids, so experiments before and after can be compared on them.
     """
     store, name = Store(), name or stem(path)
-    examples = load_dataset(store, DatasetSpec(path=path, columns=_columns(inputs, reference, id_))).examples
+    examples = load_dataset(
+        store, DatasetSpec(path=path, columns=_columns(inputs, reference, id_), drafts=True)
+    ).examples
     made = add_examples(store, name, examples, source=path, replace=replace)
     if form == "json":
         print_json({"name": name, **asdict(made)})

@@ -84,7 +84,9 @@ def generate(
         seed=seed,
         budget_usd=budget,
     )
-    known = [row.inputs for path in besides for row in load_dataset(store, DatasetSpec(path=path)).examples]
+    known = [
+        row.inputs for path in besides for row in load_dataset(store, DatasetSpec(path=path, drafts=True)).examples
+    ]
     if only_plan:
         _print_plan(generation, form)
         return

@@ -31,7 +31,7 @@ from evalflows.store.ingest import find_snapshot, sent_examples
 from evalflows.store.layout import quoted
 from evalflows.store.queries.incidents import find_incident, worst_items
 from evalflows.store.queries.traces import observations_of_trace
-from evalflows.store.records import ExampleRow, from_json
+from evalflows.store.records import ExampleRow, from_json, to_json
 from evalflows.store.snapshots import current_snapshot, is_draft, load_snapshot, to_examples
 from evalflows.store.stop import Stop
 from evalflows.store.store import Store
@@ -207,13 +207,22 @@ def draft_page(site: Site, query: Query) -> Page:
         row=row,
         n_drafts=len(drafts),
         n_examples=len(examples),
+        passages=() if row is None else _passages_of(row),
         fields=() if row is None else _draft_fields(row),
         seen=None if row is None else content_key(row),
         address=address,
         skip=site.links.page("review-drafts", dataset=name, after=identity),
         most=ON_PAGE,
     )
-    return Page(title=f"Drafts of {name}", section="review", body=body)
+    return Page(title=f"Drafts of {name}", section="review", body=body, has_key_r=row is not None)
+
+
+def _passages_of(draft: ExampleRow) -> list[Mapping[str, Any]]:
+    """Return the passages that a draft rests on, or that do not answer it, with their texts as JSON."""
+    of_columns = (from_json(draft.reference_outputs) or {}).get("contexts"), from_json(draft.metadata).get("near")
+    found = [passage for passages in of_columns if isinstance(passages, list) for passage in passages]
+    shown = [passage for passage in found if isinstance(passage, dict) and isinstance(passage.get("text"), str)]
+    return [passage | {"text": to_json(passage["text"])} for passage in shown]
 
 
 def _draft_fields(draft: ExampleRow) -> list[_Field]:

@@ -221,6 +221,14 @@ def test_a_file_and_an_edit_become_versions_and_a_key_adds_a_reviewed_example(
         browser.switch_to.active_element.send_keys("No: ", Keys.ESCAPE)
         browser.find_element("tag name", "body").send_keys("a")
         until(lambda: "Nothing is left to review" in browser.page_source, 10)
+        file.write_text('id,inputs,metadata\ny,Wrong?,"{""draft"": true}"\n')
+        done = CliRunner().invoke(
+            cli, ["dataset", "add", f"{file}", "--name", "faq"], env={"EVALFLOWS_STORE": f"{store}"}
+        )
+        assert done.exit_code == 0, done.output
+        browser.refresh()
+        browser.find_element("tag name", "body").send_keys("r")
+        until(lambda: "0 drafts left among 3 examples" in browser.page_source, 10)
         browser.get(f"{url}/dataset-example?dataset=faq&id=z")
         shown = browser.find_element("tag name", "main").text
         assert "No: Is it a draft?" in shown and "accepted_by" in shown and complaints(browser) == []

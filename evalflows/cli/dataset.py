@@ -103,6 +103,8 @@ def from_traces(
         print_json(added)
     else:
         _print_added(added)
+        if selection.get("as_users") and added.counts.added:
+            echo(f"accept, edit or reject them on the page Review: {hints.dashboard().command}")
 
 
 def _print_added(added: "TraceDataset") -> None:

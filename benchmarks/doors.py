@@ -62,6 +62,7 @@ NOT_ASKED = {
     "export postgres": "needs a server; in tests/real_size/",
     **dict.fromkeys(("init", "decide", "verify"), "reads no store"),
     "try": "needs a target with a prompt",
+    "dataset generate": "calls a model",
     "judge": JUDGED_ONCE,
     **dict.fromkeys(("modes show", "modes close", "modes examples"), "needs answers with a failure mode"),
 }
@@ -142,6 +143,7 @@ def commands(made: Made, folder: Path) -> dict[str, Sequence[str]]:
         ("alerts ack", made.incident, "--by", "ann"),
         ("dataset add", "rows.jsonl", "--name", "other"),
         ("dataset diff", "rows", "other"),
+        ("dataset export", "rows", f"{out}/rows.jsonl", "--replace"),
         ("dataset from-traces", "--name", "asked", "--limit", "1000"),
         ("resume", made.comparison),
         ("retain", "retain.yaml"),
@@ -172,6 +174,7 @@ def addresses(made: Made) -> dict[str, str]:
         "/production/evaluations/{name:path}": "/production/evaluations/production",
         "/production/incidents/{id}": f"/production/incidents/{made.incident}",
         "/production/traces/{id}": f"/production/traces/{made.trace}",
+        "/review-drafts": "/review-drafts?dataset=rows",
         "/review": f"/review?subject={second}&metric=exact_match",
         "/review/{subject}": f"/review/{second}?metric=exact_match&by=ann&reference=yes",
     }

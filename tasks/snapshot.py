@@ -23,6 +23,7 @@ from evalflows.engine.prepare import PreparedExperiment, prepare
 from evalflows.engine.quick_processes import QuickProcesses, pays
 from evalflows.engine.run_context import RunContext
 from evalflows.reports.checks import checks_page, failed, first_of
+from evalflows.specs import hints
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import print_note
@@ -56,6 +57,9 @@ def check_and_freeze(spec: ExperimentSpec, *, final: bool = False) -> Context:
     refuse_final(loaded, final_ones)
     if loaded.n_left_out:
         print_note(f"{loaded.n_left_out} examples of the split {FINAL} are left out: only a release gate runs them")
+    if loaded.n_drafts:
+        drafts = f"{loaded.n_drafts} draft{'s' * (loaded.n_drafts != 1)} left out, which nobody has accepted"
+        print_note(f"{drafts}: accept, edit or reject them on the page Review of {hints.dashboard().code}")
     expectations = load_expectations(spec.dataset.expectations)
     targets = [_resolved(target, store) for target in spec.targets]
     prepared = prepare(with_fixed_windows(spec.model_copy(update={"targets": targets})))
@@ -76,6 +80,7 @@ def check_and_freeze(spec: ExperimentSpec, *, final: bool = False) -> Context:
             splits=spec.dataset.splits or ([FINAL] if loaded.has_final else None),
             sample=spec.dataset.sample,
             seed=spec.dataset.seed,
+            drafts=spec.dataset.drafts,
         ).model_copy(update={"expectations": expectations or None})
     except BaseException:
         if processes is not None:

@@ -67,6 +67,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "rouge_score": ("evaluators.overlap",),
     "pytest": ("pytest_plugin",),
     "jinja2": ("dashboard.rendering",),
+    "pypdf": ("engine.passages",),
     "uvicorn": ("serving", "prefect_server"),
     "watchfiles": ("cli.watch",),
     "mcp": ("mcp_server", "engine.worlds"),

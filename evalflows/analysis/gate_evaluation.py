@@ -48,7 +48,9 @@ from evalflows.store.records import (
     now,
     to_json,
 )
+from evalflows.store.row_specs import experiment_spec
 from evalflows.store.schemas import to_arrow
+from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store
 
 _DECIDING: Mapping[DecisionConclusion, Outcome] = {"PASS": "met", "FAIL": "broken", "NOT ENOUGH EVIDENCE": "open"}
@@ -260,6 +262,8 @@ class GateEvaluation:
         return recalibrated(reader.store, paired, matched.example_ids, rejudged, row)
 
     def _estimate(self, rule: Rule) -> Estimate | Reason:
+        if self._drafts_problem:
+            return Reason("drafts", self._drafts_problem)
         sample = self.pair.sample(rule.metric)
         if sample is None:
             return self._run_level(rule)
@@ -291,6 +295,16 @@ class GateEvaluation:
         if found is None or found.share <= self.gate.invalid_at_most:
             return None
         return f"{found.text}, at most {self.gate.invalid_at_most:.0%} wanted"
+
+    @cached_property
+    def _drafts_problem(self) -> str | None:
+        """Why the candidate's examples prove nothing yet; None if it has no drafts."""
+        candidate, store = self.pair.candidate, self.pair.reader.store
+        if not experiment_spec(candidate).dataset.drafts:
+            return None
+        examples = load_snapshot(store, candidate.snapshot_id)
+        drafts = len(examples.drafts())
+        return f"{drafts} of {len(examples)} examples are drafts that nobody has accepted" if drafts else None
 
     def _run_level(self, rule: Rule) -> Estimate | Reason:
         """Return the estimate of a metric that one evaluator computes from all answers of the candidate."""

@@ -245,7 +245,7 @@ async def _found(
     without = {note: templates.compared(note) for note in {note for _, note in noted}}
     compared = [without[note] for _, note in noted]
     texts = [text[:MAX_SENTENCE] for text, _ in compared]
-    vectors = await _embedded(texts, embed)
+    vectors = await embedded(texts, embed)
     joined = np.unique(texts, return_inverse=True)[1] if embed is None else groups(vectors, similarity)
     joined = _with_variants(joined, compared)
     sizes = np.bincount(joined[joined >= 0]) if (joined >= 0).any() else np.zeros(0, dtype=int)
@@ -298,7 +298,7 @@ def _with_variants(joined: IntArray, compared: Sequence[Compared]) -> IntArray:
     return by_size(found)
 
 
-async def _embedded(sentences: Sequence[str], embed: Embed | None) -> FloatArray:
+async def embedded(sentences: Sequence[str], embed: Embed | None) -> FloatArray:
     """Return a vector of length 1 for each sentence, shape (n, d); zeros, which are near nothing, if none can be made.
     Equal sentences are embedded once."""
     unique = sorted({*sentences})
@@ -330,7 +330,7 @@ async def _covering(
     covering: dict[int, str] = {}
     for mode in taxonomy.modes if taxonomy else ():
         examples = {templates.compared(one_line(text)).text[:MAX_SENTENCE] for text in mode.examples}
-        own = middle(await _embedded([mode.definition, *sorted(examples)], embed))
+        own = middle(await embedded([mode.definition, *sorted(examples)], embed))
         for number in range(int(joined.max(initial=-1)) + 1):
             places = np.flatnonzero(joined == number).tolist()
             has_example = any(texts[index] in examples for index in places)

@@ -1,5 +1,5 @@
 """What a person labels next on the page Review, what is asked and stored of it, and how far people agree with each
-other."""
+other; and what a draft becomes that a person accepts."""
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +19,7 @@ from evalflows.stats.label_choice import label_next
 from evalflows.stats.proportions import normal_quantile, score_interval
 from evalflows.store.labels import Added, add_label, finite_number
 from evalflows.store.queries.review_items import GivenLabel, JudgedValues, Reviewed, ReviewItem
-from evalflows.store.records import derived_id, now
+from evalflows.store.records import ExampleRow, derived_id, from_json, now
 from evalflows.store.store import Store
 
 QuestionKind = Literal["yes_no", "numbers", "labels", "pairs"]
@@ -334,3 +334,15 @@ def people_agreement(reviewed: Reviewed, kind: Kind) -> dict[str, Any] | None:
         columns=["unit", "labeller", "value", "label"],
     )
     return alpha_among_people(frame, pd.Series(known), kind, confidence_level=0.95)
+
+
+def accepted(draft: ExampleRow, edited: Mapping[str, Any], by: str) -> dict[str, Any]:
+    """Return the fields that change as a person accepts a draft, with edited columns or as it is.
+
+    Who wrote it stays in its metadata; beside it stand who accepted it and, if it was edited, what had been drafted.
+    """
+    before = {column: from_json(getattr(draft, column)) for column in edited}
+    changed = {column: content for column, content in edited.items() if content != before[column]}
+    metadata = {name: value for name, value in from_json(draft.metadata).items() if name != "draft"}
+    metadata |= {"accepted_by": by} | ({"drafted": {column: before[column] for column in changed}} if changed else {})
+    return {**changed, "metadata": metadata}

@@ -1,4 +1,4 @@
-"""The datasets in the store: add, from-traces, ls, show, diff. No command here loads Prefect."""
+"""The datasets in the store: add, export, from-traces, ls, show, diff. No command here loads Prefect."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from evalflows.cli.generate import generate, write_rows
 from evalflows.cli.late_commands import FORMAT, moment, print_json, with_one_line_errors
 from evalflows.cli.output import Text, console, echo, table
 from evalflows.cli.stores import store_to_list
@@ -15,10 +16,11 @@ from evalflows.specs.columns import ExampleColumns
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.escaping import one_line
-from evalflows.store.dataset_versions import add_examples, compare_examples, field_changes
+from evalflows.store.dataset_versions import add_examples, compare_examples, field_changes, row_of
 from evalflows.store.file_formats import stem
 from evalflows.store.ingest import find_snapshot, load_dataset
 from evalflows.store.records import ExampleRow, from_json
+from evalflows.store.schemas import is_erased
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store, existing_store
 
@@ -101,6 +103,8 @@ def from_traces(
         print_json(added)
     else:
         _print_added(added)
+        if selection.get("as_users") and added.counts.added:
+            echo(f"accept, edit or reject them on the page Review: {hints.dashboard().command}")
 
 
 def _print_added(added: "TraceDataset") -> None:
@@ -143,10 +147,11 @@ def _pairs(option: str, texts: Sequence[str]) -> dict[str, str]:
 
 @click.group()
 def dataset() -> None:
-    """Add, list, show and compare datasets."""
+    """Add, generate, list, show and compare datasets."""
 
 
 dataset.add_command(from_traces)
+dataset.add_command(generate)
 
 
 @dataset.command()
@@ -166,13 +171,40 @@ def add(
     Examples already in the dataset keep their ids, so experiments before and after can be compared on them.
     """
     store, name = Store(), name or stem(path)
-    examples = load_dataset(store, DatasetSpec(path=path, columns=_columns(inputs, reference, id_))).examples
+    examples = load_dataset(
+        store, DatasetSpec(path=path, columns=_columns(inputs, reference, id_), drafts=True)
+    ).examples
     made = add_examples(store, name, examples, source=path, replace=replace)
     if form == "json":
         print_json({"name": name, **asdict(made)})
         return
     counts = difference_text(made.difference)
     echo(one_line(f"{name}: {made.snapshot}, {made.n_examples} examples; {counts}"))
+
+
+@dataset.command()
+@click.argument("reference")
+@click.argument("path", metavar="FILE.jsonl")
+@click.option("--drafts", is_flag=True, help="Write drafts too, which nobody has accepted yet.")
+@click.option("--replace", is_flag=True, help="Replace the file if there is one.")
+@FORMAT
+@with_one_line_errors
+def export(reference: str, path: str, drafts: bool, replace: bool, form: str) -> None:
+    """Write the examples of a dataset, or of a snapshot, to a file that `add` and specs read; without drafts."""
+    store = existing_store()
+    examples = load_snapshot(store, find_snapshot(store, reference))
+    unaccepted = frozenset(() if drafts else examples.drafts())
+    rows = [row_of(row) for place, row in enumerate(examples) if place not in unaccepted and not is_erased(row.inputs)]
+    if not rows:
+        raise InputError(
+            f"dataset {reference!r}: got {len(unaccepted)} drafts and nothing else, wanted --drafts for them"
+        )
+    write_rows(path, rows, replace=replace)
+    if form == "json":
+        print_json({"path": path, "n_examples": len(rows), "n_drafts_left_out": len(unaccepted)})
+        return
+    left_out = f"; {len(unaccepted)} drafts left out" if unaccepted else ""
+    echo(one_line(f"{path}: {len(rows)} examples{left_out}"))
 
 
 @dataset.command("ls")
@@ -214,7 +246,8 @@ def show(reference: str, form: str) -> None:
         print_json({**counted, "versions": versions, "checks": checks, "first_examples": rows})
         return
     out = console()
-    out.print(f"{snapshot}: {len(examples)} examples")
+    drafts = f", of which {n} are drafts" if (n := len(examples.drafts())) else ""
+    out.print(f"{snapshot}: {len(examples)} examples{drafts}")
     for version in versions:
         since = f"{version.recorded_at:%Y-%m-%d %H:%M}"
         out.print(f"  since {since} UTC: {version.snapshot_id}, {version.n_examples} examples, from {version.source}")

@@ -119,6 +119,7 @@ PAGES: Mapping[str, PageOf] = {
     "/production/traces/{id}": trace_page,
     "/review": review_start_page,
     "/review/{subject}": review_page,
+    "/review-drafts": datasets.draft_page,
 }
 """The pages by their address; `{name}` is a parameter."""
 
@@ -288,6 +289,7 @@ GIVEN: Mapping[str, tuple[Read, Take]] = {
     "/production/incidents/{id}/acknowledgements": (_fields, take_acknowledgement),
     "/production/incidents/{id}/datasets": (_fields, datasets.take_incident),
     "/production/traces/{id}/datasets": (_fields, datasets.take_trace),
+    "/review-drafts": (_texts, datasets.take_draft),
     "/review/{subject}/labels": (_fields, take_label),
     "/review/{subject}/datasets": (_fields, datasets.take_reviewed),
 }

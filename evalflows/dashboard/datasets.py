@@ -1,5 +1,5 @@
 """Pages of datasets: their list, the versions and examples of one, what changed between two versions, and those that
-add to a dataset and edit its examples. What people send makes a new version; the old one stays."""
+add to a dataset, edit its examples and review its drafts. What people send makes a new version; the old one stays."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evalflows.analysis.judge_exclusions import excluded_metrics
+from evalflows.analysis.reviewing import accepted
 from evalflows.analysis.trace_datasets import add_traces
 from evalflows.dashboard.comparisons import chosen_comparisons
 from evalflows.dashboard.links import Links
@@ -30,8 +31,8 @@ from evalflows.store.ingest import find_snapshot, sent_examples
 from evalflows.store.layout import quoted
 from evalflows.store.queries.incidents import find_incident, worst_items
 from evalflows.store.queries.traces import observations_of_trace
-from evalflows.store.records import ExampleRow, from_json
-from evalflows.store.snapshots import current_snapshot, load_snapshot, to_examples
+from evalflows.store.records import ExampleRow, from_json, to_json
+from evalflows.store.snapshots import current_snapshot, is_draft, load_snapshot, to_examples
 from evalflows.store.stop import Stop
 from evalflows.store.store import Store
 
@@ -111,6 +112,7 @@ def dataset_page(site: Site, query: Query) -> Page:
         comparisons=comparison_overviews(site.store, _NEWEST_FIRST, [compared]) if compared else [],
         n_comparisons=n_comparisons,
         endings=[*READERS],
+        n_drafts=datasets.drafts_by_dataset(site.store).get(name, 0),
     )
     return Page(title=name, section="datasets", body=body)
 
@@ -130,6 +132,7 @@ class _Field:
     name: str  # what the form sends
     label: str
     text: str
+    is_text: bool = True  # of a draft: no JSON
 
 
 COLUMNS = {"inputs": "Inputs", "reference_outputs": "Reference", "metadata": "Metadata"}
@@ -182,6 +185,74 @@ def _is_editable(value: Any) -> bool:
     """Return whether a form gives a value back as it is: a text without carriage returns and characters that are
     escaped."""
     return isinstance(value, str) and bool(value.strip()) and "\r" not in value and escaped(value) == value
+
+
+def draft_page(site: Site, query: Query) -> Page:
+    """Return the next draft of a dataset, or the one that the address names, to be accepted, edited or rejected."""
+    name, identity = query.wanted("dataset"), query.text("id")
+    examples = load_snapshot(site.store, find_snapshot(site.store, name))
+    drafts = [examples.ids[number] for number in examples.drafts()]
+    if identity is None:
+        after, order = query.text("after"), {example: number for number, example in enumerate(examples.ids)}
+        rest = [draft for draft in drafts if order[draft] > order.get(after or "", -1)]
+        identity = next(iter(rest or drafts), None)
+    elif identity not in drafts:
+        raise NotFoundError(f"example {identity!r}: no draft of the newest version of dataset {name!r}")
+    row = None if identity is None else examples[examples.ids.index(identity)]
+    address = site.links.page("review-drafts", dataset=name, id=identity)
+    body = render(
+        "review_draft.html",
+        site,
+        name=name,
+        row=row,
+        n_drafts=len(drafts),
+        n_examples=len(examples),
+        passages=() if row is None else _passages_of(row),
+        fields=() if row is None else _draft_fields(row),
+        seen=None if row is None else content_key(row),
+        address=address,
+        skip=site.links.page("review-drafts", dataset=name, after=identity),
+        most=ON_PAGE,
+    )
+    return Page(title=f"Drafts of {name}", section="review", body=body, has_key_r=row is not None)
+
+
+def _passages_of(draft: ExampleRow) -> list[Mapping[str, Any]]:
+    """Return the passages that a draft rests on, or that do not answer it, with their texts as JSON."""
+    of_columns = (from_json(draft.reference_outputs) or {}).get("contexts"), from_json(draft.metadata).get("near")
+    found = [passage for passages in of_columns if isinstance(passages, list) for passage in passages]
+    shown = [passage for passage in found if isinstance(passage, dict) and isinstance(passage.get("text"), str)]
+    return [passage | {"text": to_json(passage["text"])} for passage in shown]
+
+
+def _draft_fields(draft: ExampleRow) -> list[_Field]:
+    """Return each field of a draft's inputs and reference: its text, or JSON."""
+    fields = []
+    for column in ("inputs", "reference_outputs"):
+        for name, value in (from_json(getattr(draft, column)) or {}).items():
+            label, is_text = f"{COLUMNS[column]}: {name}", _is_editable(value)
+            text = value if is_text else json_text(value, indent=1)
+            fields.append(_Field(f"{column}.{name}", label if is_text else f"{label}, as JSON", text, is_text))
+    return fields
+
+
+def take_draft(store: Store, query: Query, texts: Texts) -> dict[str, Any]:
+    """Store that a person accepts a draft, as it is or edited, or rejects it, as a new version of the dataset."""
+    name, identity, by = query.wanted("dataset"), query.wanted("id"), persons_name(texts.get("by"))
+    done = Query.of(texts.items()).choice("do", ("accepted", "rejected"), "accepted")
+    with _changing:
+        draft = stored_example(store, find_snapshot(store, name), identity)
+        if not is_draft(draft.metadata):
+            raise InputError(f"example {identity!r}: is no draft any more, somebody has accepted it")
+        edited: dict[str, Any] = {}
+        for field in _draft_fields(draft):
+            column, _, part = field.name.partition(".")
+            text = texts.get(field.name, field.text)
+            value = text if field.is_text else parse_json(text.encode(errors="surrogatepass"), field.name)
+            edited.setdefault(column, {})[part] = value
+        changes = accepted(draft, edited, by) if done == "accepted" else None
+        edit_example(store, name, identity, changes, seen=texts.get("seen", ""), source=f"a draft {done} by {by}")
+    return {"location": Links().page("review-drafts", dataset=name, after=identity)}
 
 
 def take_example(store: Store, query: Query, texts: Texts) -> dict[str, Any]:

@@ -104,6 +104,7 @@ class Page:
     is_shared: bool = False  # whether it is a report, which can be sent as a file
     reported: str | None = None  # what `evalflows report` is asked for the same
     card: "Callable[[], Card] | None" = None  # what a picture of it shows, if that is not what is `reported`
+    has_key_r: bool = False  # whether that key is its own, and not that of raw texts
     summary: Markup | None = None  # in a report, what its first screen shows; the body is folded below
 
 

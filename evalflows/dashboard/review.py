@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from evalflows.analysis import reviewing
 from evalflows.dashboard.links import Value, query_text
 from evalflows.dashboard.rendering import Page, Query, Site, render
-from evalflows.reports.datasets import dataset_names
+from evalflows.reports.datasets import dataset_names, drafts_by_dataset
 from evalflows.reports.judges import figures_of, label_text
 from evalflows.reports.names import names_apart
 from evalflows.specs.errors import InputError
@@ -248,6 +248,7 @@ def review_start_page(site: Site, query: Query) -> Page:
         most=MOST_DISAGREEMENTS,
         by=query.text("by"),
         datasets=dataset_names(site.store),
+        drafts={} if subject else drafts_by_dataset(site.store),
         label_text=label_text,
     )
     return Page(title="Review", section="review", body=body)

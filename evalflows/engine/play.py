@@ -25,7 +25,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.protocols import Message
 from evalflows.specs.target import ConversationTarget
 from evalflows.store.records import ExampleRow, from_json, new_id
-from evalflows.store.spool import Spool
+from evalflows.store.spool import Spool, recover, spool_folder
 from evalflows.store.store import Store
 from evalflows.targets import Answer, awaited
 
@@ -111,6 +111,13 @@ def _scores(
             Evaluation(name=each.metric, value=each.value if each.label is None else each.label) for each in found
         ]
         yield from found
+
+
+def take_up_trials(store: Store) -> None:
+    """Keep the calls that trials whose process was killed have paid, so that the ledger has them."""
+    for folder in spool_folder(store).glob("trial-*"):
+        if recover(store, folder.name):
+            store.seal(folder.name, ["calls"])
 
 
 @contextmanager

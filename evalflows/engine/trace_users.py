@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evalflows.engine.play import recorded_trial
+from evalflows.engine.play import recorded_trial, take_up_trials
 from evalflows.evaluators.agents.transcript import entry_of, lines
 from evalflows.evaluators.fence import fenced
 from evalflows.evaluators.judging import ask
@@ -37,6 +37,7 @@ def draw_users(
     and the conversation as `original`. Paid calls are stored in the ledger. Raise InputError for a connection that
     cannot be used.
     """
+    take_up_trials(store)
     trial, budget = new_id("trial"), Budget()
     ledger = Ledger(store, trial)
     complete = completer(connection, resolve(connection, {}), ledger, model=model, budget=budget)

@@ -18,6 +18,11 @@ _RUNS = """
 select dataset_name, count(*), max(started_at) from experiments where dataset_name is not null group by 1
 """
 
+_DRAFTS = """
+select d.name, count(*) from datasets d join examples e using (snapshot_id)
+where (e.metadata -> '$.draft')::varchar = 'true' group by all order by 1
+"""
+
 _VERSIONS = """
 select v.recorded_at, v.snapshot_id, v.parent_snapshot_id, s.n_examples, v.source
 from dataset_versions v join snapshots s using (snapshot_id)
@@ -63,6 +68,12 @@ def runs_by_dataset(store: Store) -> Mapping[str, tuple[int, datetime]]:
     """Return how many experiments ran on each dataset, of whatever version, and when the last one started."""
     (rows,) = ask(store, (_RUNS, []))
     return {name: (count, last) for name, count, last in rows}
+
+
+def drafts_by_dataset(store: Store) -> Mapping[str, int]:
+    """Return how many drafts, which nobody has accepted, the newest version of each dataset has, if it has some."""
+    (rows,) = ask(store, (_DRAFTS, []))
+    return dict(rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

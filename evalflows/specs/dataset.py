@@ -129,6 +129,11 @@ class DatasetSpec(BaseModel, extra="forbid", frozen=True):
         description="Only the examples of these splits. Of a dataset with a split `final`, only `gate` runs that, and "
         "by default nothing else; everything else leaves it out",
     )
+    drafts: bool = Field(
+        False,
+        description="Whether drafts are used too: examples with `draft: true` in their metadata, which nobody has "
+        "accepted yet; by default they are left out, and with them no gate decides",
+    )
     function: str | None = Field(None, description='A function that yields the rows: "module:name"')
     snapshot: str | None = Field(None, description="The id of a snapshot in the store")
     rows: list[dict[str, Any]] | None = Field(None, description='Rows of {"inputs", "reference_outputs", "metadata"}')

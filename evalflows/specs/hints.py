@@ -179,9 +179,9 @@ def run() -> Hint:
     return Hint(("run", "SPEC"))
 
 
-def add_dataset() -> Hint:
+def add_dataset(file: str = "FILE") -> Hint:
     """Add a dataset."""
-    return Hint(("dataset", "add", "FILE"))
+    return Hint(("dataset", "add", file))
 
 
 def import_labels() -> Hint:

@@ -91,12 +91,12 @@ def add_examples(
 
 
 def edit_example(
-    store: Store, name: str, identity: str, changes: Mapping[str, Any], *, seen: str, source: str
+    store: Store, name: str, identity: str, changes: Mapping[str, Any] | None, *, seen: str, source: str
 ) -> NewVersion:
-    """Change fields of one example of a dataset; its other fields stay.
+    """Change fields of one example of a dataset; its other fields stay. Without changes, remove it.
 
     Raise InputError if the dataset does not have it, if it is not the one `seen` (its `content_key`), or if it would be
-    no example any more.
+    no example any more, or the dataset empty.
     """
     old = _current(store, name)
     known = {identity: number for number, identity in enumerate(old.ids)}
@@ -105,11 +105,16 @@ def edit_example(
     before = old[known[identity]]
     if content_key(before) != seen:
         raise InputError(f"example {identity!r}: has changed since it was shown, wanted a look at its newest version")
-    fields = {name: from_json(getattr(before, name)) for name in JSON_FIELDS}
-    fields |= {name: getattr(before, name) for name in PLAIN_FIELDS}
-    (after,) = to_examples([(1, {**fields, **changes, "id": identity})], "example")
+    after = [] if changes is None else [*to_examples([(1, {**row_of(before), **changes})], "example")]
     kept = (row for row in old if row.example_id == identity or not is_erased(row.inputs))
-    return _new_version(store, name, old, draft(after if row.example_id == identity else row for row in kept), source)
+    rows = draft(row for each in kept for row in (after if each.example_id == identity else [each]))
+    return _new_version(store, name, old, rows, source)
+
+
+def row_of(example: ExampleRow) -> dict[str, Any]:
+    """Return an example as the row of a dataset's file."""
+    fields = {name: from_json(getattr(example, name)) for name in JSON_FIELDS}
+    return {"id": example.example_id} | fields | {name: getattr(example, name) for name in PLAIN_FIELDS}
 
 
 def content_key(example: ExampleRow) -> str:

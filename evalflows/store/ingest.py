@@ -35,6 +35,7 @@ class LoadedDataset:
     selected: Examples
     has_final: bool = False  # whether final examples are among the selected ones
     n_left_out: int = 0  # final examples that are not, as only a release gate selects them
+    n_drafts: int = 0  # drafts that are left out, as nobody has accepted them
     metadata: Mapping[str, Any] | None = None  # of the version
     key: str | None = None  # of the file that they are of
 
@@ -148,24 +149,32 @@ def _iterable(returned: Any) -> Iterable[Any]:
 
 
 class Selection(NamedTuple):
-    """The selected examples, and what became of the final ones: the fields of `LoadedDataset`."""
+    """The selected examples, and what became of final ones and drafts: the fields of `LoadedDataset`."""
 
     selected: Examples
     has_final: bool
     n_left_out: int
+    n_drafts: int
 
 
 def selected_examples(examples: Examples, spec: DatasetSpec, *, final: bool) -> Selection:
     """Return the sample of the examples in the wanted splits, in the dataset's order.
 
-    By default these are the final examples if `final` and there are some, else all others. Raise InputError if a split
-    has none, or if the final ones are wanted but not `final`.
+    By default these are the final examples if `final` and there are some, else all others; and no drafts. Raise
+    InputError if a split has none, if all are drafts, or if the final ones are wanted but not `final`.
     """
     if not examples:
         raise InputError(f"dataset {spec.name or spec.snapshot!r}: has no examples yet, wanted at least one")
     splits = [*examples.texts("split")]
     places: Sequence[int] = range(len(examples)) if spec.splits is None else _of_splits(splits, spec.splits)
-    n_left_out = 0
+    drafts = frozenset(() if spec.drafts else examples.drafts())
+    accepted = [index for index in places if index not in drafts] if drafts else places
+    if not accepted:
+        raise InputError(
+            f"dataset {spec.name or spec.snapshot or spec.path!r}: got {len(places)} drafts and nothing else, wanted "
+            "examples that somebody has accepted (the page Review), or `drafts: true` to try them"
+        )
+    n_drafts, places, n_left_out = len(places) - len(accepted), accepted, 0
     if n_final := sum(splits[index] == FINAL for index in places):
         if not final and (spec.splits is not None or n_final == len(places)):
             raise InputError(
@@ -180,7 +189,7 @@ def selected_examples(examples: Examples, spec: DatasetSpec, *, final: bool) -> 
         drawn = sorted(range(len(lots)), key=lots.__getitem__)[: spec.sample]
         places = [places[number] for number in sorted(drawn)]
     selected = examples if len(places) == len(examples) else examples.select(places)
-    return Selection(selected, any(splits[index] == FINAL for index in places), n_left_out)
+    return Selection(selected, any(splits[index] == FINAL for index in places), n_left_out, n_drafts)
 
 
 def _of_splits(splits: Sequence[str | None], wanted: Sequence[str]) -> list[int]:

@@ -62,6 +62,7 @@ ReasonCode = Literal[
     "approved_by_others",  # than the gate wants, or not signed
     "too_many_in_quarantine",  # more examples than the spec allows
     "invalid_trials",  # more simulated users than the gate allows did not keep to their goal
+    "drafts",  # the candidate answered examples that a model wrote and nobody has accepted
     "candidate_is_baseline",
     "not_comparable",
     "not_side_by_side",  # of a latency: the answers were not made in the same rounds

@@ -58,6 +58,9 @@ READ_AHEAD = 10_000
 CONTENT = ("example_id", "inputs", "reference_outputs", "metadata", "split", "cluster", "attachments")
 """The fields that identify an example: all but the snapshot and the position."""
 
+_DRAFT = to_json(to_json({"draft": True})[1:-1])[1:-1].encode()
+"""What the line of a draft has, whose metadata are JSON in a text."""
+
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 New = Mapping[int, str]
@@ -160,6 +163,12 @@ class Examples(Sequence[ExampleRow]):
             return self._column(name)
         return (getattr(example, name) for example in self)
 
+    def drafts(self) -> list[int]:
+        """Return the numbers of those that a model wrote and nobody has accepted: `draft: true` in their metadata."""
+        if self._lines is None or not self._is_whole:
+            return [number for number, text in enumerate(self.texts("metadata")) if is_draft(text)]
+        return [number for number, line in enumerate(self._lines) if _DRAFT in line and is_draft(self[number].metadata)]
+
     def rows(self, numbers: Iterable[int]) -> Iterator[ExampleRow]:
         """Yield the examples with these numbers, in this order."""
         return self._rows([self._places[number] for number in numbers])
@@ -178,6 +187,11 @@ class Examples(Sequence[ExampleRow]):
         if isinstance(number, slice):
             return list(self._rows(self._places[number]))
         return next(self._rows([self._places[number]]))
+
+
+def is_draft(metadata: str | None) -> bool:
+    """Return whether metadata (JSON) say that nobody has accepted the example yet."""
+    return metadata is not None and '"draft":true' in metadata and from_json(metadata).get("draft") is True
 
 
 def stored(fs: Any, path: str) -> Examples:

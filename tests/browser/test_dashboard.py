@@ -42,7 +42,8 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     labels.write_text("\n".join(["experiment,example_id,metric,value,labeller", *rows]))
     versions = [labels.with_name(f"{number}.csv") for number in (1, 2)]
     for version in versions:
-        version.write_text(f"id,inputs,outputs,split\na,{version.stem}?,**b**,dev\n")
+        draft = 'z,Is it a draft?,yes,dev,"{""draft"": true}"'
+        version.write_text(f"id,inputs,outputs,split,metadata\na,{version.stem}?,**b**,dev,{{}}\n{draft}\n")
     adding = [["dataset", "add", str(version), "--name", "faq", "--replace"] for version in versions]
     for command in (["labels", "import", str(labels)], *adding):
         done = CliRunner().invoke(cli, command, env={"EVALFLOWS_STORE": str(folder)})
@@ -214,6 +215,23 @@ def test_a_file_and_an_edit_become_versions_and_a_key_adds_a_reviewed_example(
         browser.find_element("tag name", "body").send_keys("d")
         until(lambda: status() == "hard: 1 examples; 1 added, 0 unchanged", 10)
         browser.get_log("browser")  # the refused file
+        browser.get(f"{url}/review")
+        browser.find_element("link text", "Review faq").click()
+        browser.find_element("tag name", "body").send_keys("e")
+        browser.switch_to.active_element.send_keys("No: ", Keys.ESCAPE)
+        browser.find_element("tag name", "body").send_keys("a")
+        until(lambda: "Nothing is left to review" in browser.page_source, 10)
+        file.write_text('id,inputs,metadata\ny,Wrong?,"{""draft"": true}"\n')
+        done = CliRunner().invoke(
+            cli, ["dataset", "add", f"{file}", "--name", "faq"], env={"EVALFLOWS_STORE": f"{store}"}
+        )
+        assert done.exit_code == 0, done.output
+        browser.refresh()
+        browser.find_element("tag name", "body").send_keys("r")
+        until(lambda: "0 drafts left among 3 examples" in browser.page_source, 10)
+        browser.get(f"{url}/dataset-example?dataset=faq&id=z")
+        shown = browser.find_element("tag name", "main").text
+        assert "No: Is it a draft?" in shown and "accepted_by" in shown and complaints(browser) == []
 
 
 def is_another(browser: Chrome, item: str | None) -> bool:

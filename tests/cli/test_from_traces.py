@@ -222,6 +222,7 @@ def test_users_are_drawn_from_conversations_as_drafts_with_the_original_beside(s
         mine = {"mine": {"kind": "endpoint", "base_url": endpoint.base_url, "model": "m"}}
         (tmp_path / "connections.yaml").write_text(json.dumps(mine))
         out = said("--scope", "sessions", "--as-users", "mine")
+        assert "on the page Review: evalflows dashboard" in out
         assert "1 examples; 1 added" in out and "1 could not be mapped: s2: HTTP 400: not this one" in out
         assert "0 added, 1 unchanged" in said("--scope", "sessions", "--as-users", "mine")
     (drawn,) = examples()

@@ -92,6 +92,7 @@ def addresses(store: Path) -> dict[str, str]:
     for name, example, before in datasets:
         found["dataset"] = f"{links.dataset(name, against=before)}"
         found["example of a dataset"] = f"{links.dataset_example(name, example)}"
+        found["drafts"] = f"{links.page('review-drafts', dataset=name)}"
     found["traces"] = "/production/traces"
     found["review's start"] = f"{links.page('review', subject=experiments[0], metric=metrics[0][0])}"
     found["item to label"] = f"{links.page('review', experiments[0], metric=metrics[0][0], by='ann', reference='yes')}"

@@ -136,6 +136,9 @@ USUAL = ("accuracy", "f1_macro", "mcc")
 
 ANSWER, REFERENCE = "outputs", "reference_outputs"
 
+MOST_ALIKE = 5
+"""Labels with several spellings that a note names."""
+
 MOST_LABELS = 100
 """Labels at most: more of them are no labels, but texts."""
 
@@ -164,9 +167,11 @@ def _named(measures: Any, prefix: Any) -> dict[str, str]:
     return {f"{prefix}{measure}": measure for measure in chosen}
 
 
-def _check_references(examples: Iterable[ExampleView], settings: Mapping[str, Any]) -> None:
-    """Raise ValueError for a reference that is no label, labels that differ only in case or white space, and a label
-    in the settings that no reference has."""
+def _check_references(examples: Iterable[ExampleView], settings: Mapping[str, Any]) -> str | None:
+    """Return which labels differ only in case or white space, if any do.
+
+    Raise ValueError for a reference that is no label, and for a label in the settings that no reference has.
+    """
     path, spellings, is_empty = settings.get("expected"), dict[str, dict[str, str]](), True
     for example in examples:
         is_empty = False
@@ -179,19 +184,18 @@ def _check_references(examples: Iterable[ExampleView], settings: Mapping[str, An
     where = path or "the reference"
     if not (is_empty or spellings):
         raise ValueError(f"expected: no example has a label at {where}")
-    folds = settings.get("ignore_case", True) and settings.get("strip", True)
-    if not folds and (alike := next((each for each in spellings.values() if len(each) > 1), None)):
-        (first, one), (second, other), *_ = alike.items()
-        raise ValueError(
-            f"labels that differ only in case or white space: {first!r} of example {one!r}, {second!r} of {other!r}; "
-            "wanted one spelling, or ignore_case and strip"
-        )
     if len(spellings) > MOST_LABELS:
         raise ValueError(f"expected: got {len(spellings)} different labels at {where}, wanted at most {MOST_LABELS}")
     asked = [*_listed_labels(settings.get("labels")), *_of_one_label(settings.get("measures", USUAL))]
     if unknown := [label for label in asked if label.strip().casefold() not in spellings]:
         known = listed(sorted(spelling for each in spellings.values() for spelling in each))
         raise ValueError(f"labels: got {unknown[0]!r}, which no reference has, wanted some of {known}")
+    alike = [" and ".join(map(repr, each)) for each in spellings.values() if len(each) > 1]
+    if not alike:
+        return None
+    folds = settings.get("ignore_case", True) and settings.get("strip", True)
+    counted = "are one label" if folds else "are different labels unless ignore_case and strip are true"
+    return f"references that differ only in case or white space {counted}: {'; '.join(alike[:MOST_ALIKE])}"
 
 
 def _classified(

@@ -50,10 +50,10 @@ def needs_reference(function: Evaluator) -> Evaluator:
 
 
 def checks_examples(
-    check: Callable[[Iterable[ExampleView], Mapping[str, Any]], None],
+    check: Callable[[Iterable[ExampleView], Mapping[str, Any]], str | None],
 ) -> Callable[[Evaluator], Evaluator]:
     """Return a decorator that sets what checks all examples before a run. With the evaluator's settings, it raises
-    ValueError for an example that could not be judged, whatever the answer."""
+    ValueError for an example that could not be judged, whatever the answer, and returns what a person should know."""
 
     def add(function: Evaluator) -> Evaluator:
         vars(function)[CHECK] = check

@@ -124,9 +124,11 @@ def _check_examples(bound: Bound, examples: Sequence[ExampleRow]) -> None:
     if (check := getattr(bound.function, CHECK, None)) is None or bound.scope == "pair":
         return
     try:
-        check(map(example_view, examples), bound.settings)
+        note: str | None = check(map(example_view, examples), bound.settings)
     except ValueError as error:
         raise InputError(f"evaluator {bound.name!r}: {error}") from error
+    if note is not None:
+        print_note(f"evaluator {bound.name!r}: {note}")
 
 
 def _check_resampled(evaluator: PreparedEvaluator[EvaluatorSpec]) -> None:

@@ -57,9 +57,16 @@ test-slow: $(INSTALLED_DEV)
 soak: $(INSTALLED_DEV)
 	$(PYTEST) -n 2 -m soak --timeout 0
 
-dist: $(INSTALLED_DEV)
+# A wheel needs nothing of what a run needs: an environment with `build` alone is made in seconds.
+BUILDER := .venv-build
+$(BUILDER)/.installed: constraints.txt
+	$(PYTHON) -m venv $(BUILDER)
+	PIP_CONSTRAINT=constraints.txt $(BUILDER)/bin/pip install --quiet build setuptools
+	touch $@
+
+dist: $(BUILDER)/.installed
 	rm -rf dist
-	$(BIN)/python -m build --no-isolation --outdir dist .
+	$(BUILDER)/bin/python -m build --no-isolation --outdir dist .
 	@ls -sh dist
 
 check: $(INSTALLED_DEV)
@@ -105,4 +112,4 @@ simulate: $(INSTALLED_DEV)
 	$(BIN)/python -m benchmarks.simulate --csv docs/explanation/simulation.csv
 
 clean:
-	rm -rf $(VENV) $(PEERS) $(SITE) data/store data/spool
+	rm -rf $(VENV) $(PEERS) $(BUILDER) $(SITE) data/store data/spool

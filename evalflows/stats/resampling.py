@@ -96,23 +96,23 @@ def resampled(
     """Return each figure of `statistic` on all answers, without each group of units, and on resamples, in that order.
 
     `units`, shape (n,), are numbered from 0; the answers of one are drawn and left out together. There are `n_units`,
-    of which some may have no answer; default: as many as the numbers say. What is
-    drawn depends on the number of units alone: resample r of two experiments on the same units has the same weights.
-    After `seconds`, fewer resamples are returned; those that are left out are always computed.
+    of which some may have no answer; default: as many as the numbers say. What is drawn depends on the number of units
+    alone: resample r of two experiments on the same units has the same weights. After `seconds`, fewer resamples are
+    returned; the figures without a group are always computed.
     """
     until = math.inf if seconds is None else monotonic() + seconds
     n = len(units)
     n_units = int(units.max(initial=-1)) + 1 if n_units is None else n_units
     count = min(n_units, MAX_GROUPS) if n_units > 1 else 0
-    rows = max(1, MAX_BLOCK_SIZE // max(n, 1))
+    rows, groups = max(1, MAX_BLOCK_SIZE // max(n, n_units, 1)), _groups(n_units)
 
     def figures(of_units: FloatArray) -> FloatArray:
         return statistic(of_units if n == n_units and is_in_order else of_units.take(units, axis=1))
 
     is_in_order = bool((np.diff(units) == 1).all())
     value = statistic(np.ones((1, n)))[0]
-    kept = (np.arange(count)[:, None] != _groups(n_units)).astype(np.float64)
-    left_out = [figures(kept[first : first + rows]) for first in range(0, count, rows)]
+    blocks = [np.arange(first, min(first + rows, count))[:, None] for first in range(0, count, rows)]
+    left_out = [figures((groups != block).astype(np.float64)) for block in blocks]
     drawn: list[FloatArray] = []
     rng, rows = np.random.default_rng(n_units), rows if seconds is None else min(rows, AT_ONCE)
     for first in range(0, n_resamples if count else 0, rows):

@@ -35,6 +35,11 @@ def found(values: Any, units: Any = None, **settings: Any) -> Resampled:
     return resampled(mean_of(values), places, **settings)[0]
 
 
+def whole_counts(n_units: int) -> FloatArray:
+    """How often each unit is drawn, shape (n_units, 2000)."""
+    return np.array([figure.resamples for figure in resampled(lambda weights: weights, np.arange(n_units))])
+
+
 def test_a_share_has_nearly_wilsons_interval_and_a_mean_nearly_that_of_t() -> None:
     rng = np.random.default_rng(0)
     values = (rng.random(400) < 0.7).astype(float)
@@ -151,6 +156,12 @@ def test_clusters_widen_and_time_limits_leave_the_same_resamples_out() -> None:
     assert widths[1] > 1.8 * widths[0]
     estimate = figure_interval(together, bounds=WITHIN)
     assert (estimate.n, estimate.n_clusters, estimate.method) == (60, 60, "cluster jackknife and bootstrap, wilson")
+    answered = np.arange(0, 300, 3)  # of the units that are drawn, some have no answer
+    (some,) = resampled(mean_of(values[answered]), answered, n_units=300)
+    wanted = (values * np.isin(np.arange(300), answered) @ whole_counts(300)) / (
+        np.isin(np.arange(300), answered) @ whole_counts(300)
+    )
+    assert some.n == 300 and some.resamples[:20] == pytest.approx(wanted[:20])
 
     def slow(weights: FloatArray) -> FloatArray:
         sleep(0.02)

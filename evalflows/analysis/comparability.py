@@ -259,7 +259,8 @@ def _settings(name: str, spec: Json) -> dict[str, Any]:
     document = json.loads(spec)
     judges = [*document.get("evaluators", ()), *document.get("summary_evaluators", ())]
     judge: dict[str, Any] = next((judge for judge in judges if (judge.get("name") or judge["use"]) == name), {})
-    settings = {field: judge.get(field) for field in ("use", "connection", "model", "repeats", "combine", "tiers")}
+    of_judge = ("use", "connection", "model", "sees", "repeats", "combine", "tiers")
+    settings = {field: judge.get(field) for field in of_judge}
     connection = document.get("connections", {}).get(judge.get("connection") or "", {})
     of_connection = {f"the connection's {field}": connection.get(field) for field in ("base_url", "model")}
     return {**settings, **of_connection, **(judge.get("args") or {})}

@@ -108,7 +108,8 @@ class RunnableEvaluator:
     def requested(self) -> frozenset[str]:
         """Names of the arguments that it or its fallback requests."""
         asked = self.bound.asked | (self.fallback.bound.asked if self.fallback else frozenset())
-        return asked | {"attachments"} if self.describes else asked
+        describes = self.describes or (self.fallback is not None and self.fallback.describes)
+        return asked | {"attachments"} if describes else asked
 
     @property
     def describes(self) -> bool:

@@ -6,21 +6,25 @@ import re
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from evalflows.specs.attachments import MAX_BYTES, Attachment, Content
+from evalflows.specs.attachments import MAX_BYTES, Attachment, Content, has_reference, opened_text
 from evalflows.specs.errors import InputError
 from evalflows.specs.files import check_regular
 from evalflows.specs.permitted import permitted_path
 from evalflows.store.file_states import states_of
 from evalflows.store.leases import hold_lease
 from evalflows.store.manifests import remove_manifests
-from evalflows.store.records import AttachmentRow
+from evalflows.store.records import AttachmentRow, ExampleRow
 from evalflows.store.spilled import SpilledRows
 from evalflows.store.store import Store
 
 LEASE = "attachments"
 
+_WITH_FILES = ("inputs", "reference_outputs", "attachments")
 _REFERENCE = re.compile(rb'\\"attachment:[a-z]+/[a-z]+(?:;name=[\w.%~-]+)?;size=[0-9]+;sha256=([0-9a-f]{64})\\"')
 """A reference in a line of an example, whose fields are JSON within JSON."""
 
@@ -110,6 +114,13 @@ def content_in(store: Store, attachment: Attachment) -> str | None:
         return None if (held := _held.get(attachment.digest)) is None else held.content
     row: AttachmentRow = store.read("attachments", attachment.digest)[0]
     return row.content
+
+
+def opened_row(store: Store, row: ExampleRow) -> ExampleRow:
+    """Return an example with contents in place of references, as it was given; those that are gone stay references."""
+    texts = {name: text for name in _WITH_FILES if (text := getattr(row, name)) and has_reference(text)}
+    opened: dict[str, Any] = {name: opened_text(text, partial(content_in, store)) for name, text in texts.items()}
+    return replace(row, **opened) if opened else row
 
 
 def has_any(store: Store) -> bool:

@@ -18,8 +18,10 @@ from evalflows.dashboard.rendering import Query, Site
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.specs.reference import load
 from evalflows.store import Store
+from evalflows.store.attachments import opened_row
 from evalflows.store.erasing import Selection
 from evalflows.store.retention import erase
+from evalflows.store.snapshots import load_snapshot
 
 pytestmark = pytest.mark.usefixtures("without_prefect")
 
@@ -194,6 +196,11 @@ def test_parts_reach_models_functions_and_judges_and_a_model_without_eyes_fails(
     values = store.query("select distinct value from scores where metric = 'has_contents' and status = 'scored'")
     assert values == [(1.0,)]
     assert store.query("select count(*) from attachments") == [(4,)]
+    (snapshot,) = {snapshot for (snapshot,) in store.query("select snapshot_id from experiments")}
+    kept = next(row for row in load_snapshot(store, snapshot) if row.example_id == "a")
+    assert (
+        "attachment:" in kept.inputs and json.loads(opened_row(store, kept).inputs)["messages"][0]["content"] == content
+    )
     failed = store.query(
         "select distinct status, value from scores where run_id in (select run_id from outputs where error is not null)"
     )

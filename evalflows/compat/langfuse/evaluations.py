@@ -19,7 +19,9 @@ from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.metric_names import RETURNED_AS, kept_apart
 from evalflows.specs.reference import version_of
 from evalflows.specs.values import stored
+from evalflows.store.attachments import opened_row
 from evalflows.store.records import ExampleRow, JudgementRow, from_json
+from evalflows.store.store import Store
 from evalflows.telemetry.conventions import to_text
 from evalflows.telemetry.views import ObservationView, SessionView, TraceView
 
@@ -191,7 +193,7 @@ def item_of(example: ExampleView, dataset: str | None) -> Any:
 
 def dataset_item(row: ExampleRow, dataset: str) -> DatasetItem:
     """Return a stored example as an item of a dataset."""
-    item: DatasetItem = item_of(example_view(row), dataset)
+    item: DatasetItem = item_of(example_view(opened_row(Store(), row)), dataset)
     return replace(item, metadata=with_attributes(from_json(row.metadata)))  # none instead of an empty one
 
 

@@ -13,10 +13,10 @@ from typing import Any
 from evalflows.compat.langsmith.schemas import EvaluationResult, Example, Fields, Identity, Run
 from evalflows.engine.views import run_view
 from evalflows.evaluators.views import ExampleView, RunView
-from evalflows.specs.attachments import attachment_in, readable_content
+from evalflows.specs.attachments import readable_content
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.grouping import grouped
-from evalflows.store.attachments import content_in
+from evalflows.store.attachments import opened_row
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow, from_json, to_json
 from evalflows.store.store import Store
@@ -50,6 +50,7 @@ def run_key(identity: Identity) -> str:
 
 
 def example_of(row: ExampleRow, dataset: str | None) -> Example:
+    row = opened_row(Store(), row)
     return Example(
         id=row.example_id,
         inputs=json.loads(row.inputs),
@@ -229,10 +230,7 @@ def _whole(reader: Any) -> Any:
 
 
 def _opened(attachment: Any) -> Any:
-    if referred := attachment_in(attachment):
-        text = content_in(Store(), referred)
-        attachment = attachment if text is None else {"mime_type": referred.media_type, "base64": text}
-    elif given := readable_content(attachment):
+    if given := readable_content(attachment):
         attachment = {"mime_type": given.attachment.media_type, "base64": given.base64}
     if not isinstance(attachment, Mapping) or attachment.keys() != _STORED:
         return attachment

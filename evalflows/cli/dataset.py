@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -12,14 +13,16 @@ from evalflows.cli.output import Text, console, echo, table
 from evalflows.cli.stores import store_to_list
 from evalflows.reports.datasets import dataset_versions, difference_text, listed_datasets, snapshot_checks
 from evalflows.specs import hints
+from evalflows.specs.attachments import opened_text
 from evalflows.specs.columns import ExampleColumns
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.escaping import one_line
+from evalflows.store.attachments import content_in
 from evalflows.store.dataset_versions import add_examples, compare_examples, field_changes, row_of
 from evalflows.store.file_formats import stem
 from evalflows.store.ingest import find_snapshot, load_dataset
-from evalflows.store.records import ExampleRow, from_json
+from evalflows.store.records import ExampleRow, from_json, to_json
 from evalflows.store.schemas import is_erased
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store, existing_store
@@ -190,11 +193,15 @@ def add(
 @FORMAT
 @with_one_line_errors
 def export(reference: str, path: str, drafts: bool, replace: bool, form: str) -> None:
-    """Write the examples of a dataset, or of a snapshot, to a file that `add` and specs read; without drafts."""
+    """Write the examples of a dataset, or of a snapshot, to a file that `add` and specs read; without drafts.
+
+    Pictures, sounds and PDFs are in it, as data URLs.
+    """
     store = existing_store()
     examples = load_snapshot(store, find_snapshot(store, reference))
     unaccepted = frozenset(() if drafts else examples.drafts())
-    rows = [row_of(row) for place, row in enumerate(examples) if place not in unaccepted and not is_erased(row.inputs)]
+    kept = (row for place, row in enumerate(examples) if place not in unaccepted and not is_erased(row.inputs))
+    rows = [from_json(opened_text(to_json(row_of(row)), partial(content_in, store))) for row in kept]
     if not rows:
         raise InputError(
             f"dataset {reference!r}: got {len(unaccepted)} drafts and nothing else, wanted --drafts for them"

@@ -255,6 +255,14 @@ def test_drafts_are_left_out_until_somebody_accepts_them_on_the_page(store: Stor
     assert draft["metadata"]["draft"] is True
     assert "out.jsonl: 2 examples; 1 drafts left out" in said("export", "qa", "out.jsonl")
     assert "exists, wanted another name" in said("export", "qa", "out.jsonl", code=2)
+    Path("seen.jsonl").write_text(
+        '{"inputs": "What is it?", "attachments": {"a": "data:image/png;base64,iVBORw0KGgo="}}'
+    )
+    assert "1 added" in said("add", "seen.jsonl") and "seen.jsonl: 1 examples" in said(
+        "export", "seen", "seen.jsonl", "--replace"
+    )
+    assert "data:image/png;base64,iVBORw0KGgo=" in Path("seen.jsonl").read_text()
+    assert "1 unchanged" in said("add", "seen.jsonl")
     assert "qa: " in said("add", "out.jsonl", "--name", "qa", "--replace")
     assert "1 removed, 2 unchanged" in said("diff", "qa")
     with serving(Endpoint(answer=writer)) as endpoint:  # what was rejected, or is accepted, does not come back

@@ -167,6 +167,8 @@ def _difference(document: Mapping[str, Any]) -> str | None:
     rules = {name: document[name] for name in ("metrics", "confidence_level", "adjustment", "repetitions")}
     try:
         systems = [_system(document, number) for number in range(len(document["systems"]))][::-1]
+        if not all(system.rows for system in systems):
+            return "its rules rest on no score of an example"
         with store_for(None) as store:
             cluster = "cluster" if any("cluster" in one for one in document["examples"]) else None
             decided = decide_results(store, systems, {**rules, "gates": [document["gate"]]}, cluster)

@@ -10,6 +10,7 @@ from page_client import page_client
 from evalflows import run
 from evalflows.analysis.diff import figures_between
 from evalflows.analysis.plan import plan_experiment
+from evalflows.api.evidence import evidence_of
 from evalflows.reports.experiment_page import ItemFilter, items_of
 from evalflows.reports.experiment_report import experiments_report
 from evalflows.reports.results import results_of
@@ -97,6 +98,9 @@ def test_metrics_of_all_answers_have_intervals_verdicts_rules_and_plans_and_labe
     }
     of_gate = dict(rows("select metric, margin from verdicts where decision_id is not null"))
     assert of_gate["errors"] == 0.05
+
+    (decision,) = evidence_of(Store(), [one("select decision_id from decisions")[0]])["decisions"]
+    assert not decision["is_recomputed"] and decision["conclusion"] == "NOT ENOUGH EVIDENCE"
 
     plan = {metric.metric: metric for metric in plan_experiment(given, None, [], 0.8).metrics}
     assert 0.01 < (plan["f1_macro"].minimum_detectable or 0) < 0.2

@@ -197,9 +197,9 @@ def figure_cells() -> Iterator[Cell]:
         yield from (_difference(world, n, size, with_loss=True) for world in unequal)
 
 
-def _is_hard(name: str, n: int) -> bool:
+def _is_hard(world: FigureWorld, name: str, n: int) -> bool:
     """Whether a loss has no target: rare errors weigh so much that 50 answers hold few or none of them."""
-    return name == "quadratic kappa" and n == 50
+    return name == "quadratic kappa" and n == 50 and "95%" in world.name
 
 
 def _text(n: int, size: int) -> str:
@@ -253,7 +253,7 @@ def _difference(world: FigureWorld, n: int, size: int, *, with_loss: bool) -> Ce
     figures = [
         Figure(
             name=f"{'PASS' if with_loss else 'false positives'} of {name}",
-            at_most=None if with_loss and _is_hard(name, n) else 0.025 if with_loss else 0.055,
+            at_most=None if with_loss and _is_hard(world, name, n) else 0.025 if with_loss else 0.055,
         )
         for name, _ in world.figures
     ]

@@ -288,7 +288,7 @@ def _content(context: Context, content: str, most: int, n_alike: int = 0) -> Mar
 def _picture(site: Site, most: int, attachment: Attachment) -> str | None:
     """Return a picture as base64; None for a large one in a file or a table, and for other files."""
     is_small = site.links.page() is None or most < SHORT
-    if attachment.sight != "image" or attachment.size > (SMALL_PICTURE if is_small else PICTURE_ON_PAGE):
+    if attachment.modality != "image" or attachment.size > (SMALL_PICTURE if is_small else PICTURE_ON_PAGE):
         return None
     with suppress(StorageError):  # of a damaged file its name is shown
         return content_in(site.store, attachment)

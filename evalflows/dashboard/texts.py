@@ -230,7 +230,7 @@ def _image(value: Any) -> Markup | None:
     what refers to a file, return its name and size."""
     part = part_in(value)
     if attachment := attachment_in(value if part is None else part.held):
-        return _tag("div", escape(escaped(f"[{attachment.sight}: {attachment.label}]")), "text", dir="auto")
+        return _tag("div", escape(escaped(f"[{attachment.modality}: {attachment.label}]")), "text", dir="auto")
     url = value
     if isinstance(value, dict):
         kind = value.get("mime_type") or value.get("media_type") or value.get("content_type")

@@ -394,7 +394,7 @@ def judge_chunk(job: Job[Subject], chunk: Any, loaded: Loaded[Subject]) -> Outco
 def notes_on_files(judges: Sequence[RunnableEvaluator], shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield notes on the files that our judges are not shown of subjects with these arguments."""
     for judge in judges if shown else ():
-        unseen = {sight for available in shown for sight in unseen_in(available, judge.spec.sees)}
+        unseen = {modality for available in shown for modality in unseen_in(available, judge.spec.sees)}
         if judge.describes and unseen:
             kinds = ", ".join(sorted(unseen))
             yield f"{judge.bound.name}: the judge gets only the names of files; to show them, set sees: [{kinds}]"

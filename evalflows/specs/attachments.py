@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 
 from evalflows.specs.errors import InputError, short
 
-Sight = Literal["image", "audio", "file"]
+Modality = Literal["image", "audio", "file"]
 """What a content part holds, as OpenAI names it."""
 
 MAX_BYTES = 20_000_000
@@ -24,7 +24,7 @@ MAX_BYTES = 20_000_000
 class MediaType(NamedTuple):
     """What is sent as which part, the endings of its names, and how its content begins."""
 
-    sight: Sight
+    modality: Modality
     endings: tuple[str, ...]
     start: re.Pattern[bytes]
 
@@ -82,8 +82,8 @@ class Attachment:
     name: str | None = None
 
     @property
-    def sight(self) -> Sight:
-        return TYPES[self.media_type].sight
+    def modality(self) -> Modality:
+        return TYPES[self.media_type].modality
 
     def __str__(self) -> str:
         named = f";name={quote(self.name, safe='')}" if self.name else ""
@@ -291,9 +291,9 @@ def may_hold_content(text: str) -> bool:
 def part_of(attachment: Attachment, content: Content | None = None) -> dict[str, Any]:
     """Return the content part that refers to an attachment, or holds its content."""
     url = str(attachment) if content is None else content.url
-    if attachment.sight == "image":
+    if attachment.modality == "image":
         return {"type": "image_url", "image_url": {"url": url}}
-    if attachment.sight == "audio":
+    if attachment.modality == "audio":
         sound = {"data": url if content is None else content.base64, "format": FORMATS[attachment.media_type]}
         return {"type": "input_audio", "input_audio": sound}
     return {"type": "file", "file": {"filename": attachment.name or "document.pdf", "file_data": url}}
@@ -316,7 +316,7 @@ def opened_text(text: str, content: Base64) -> str:
         given = content(attachment) if found["media_type"] in TYPES else None
         if given is None:
             return found[0]
-        is_sound = found[1] is not None and attachment.sight == "audio"
+        is_sound = found[1] is not None and attachment.modality == "audio"
         return f'{found[1] or ""}"{given if is_sound else data_url(attachment, given)}"'
 
     return _QUOTED_REFERENCE.sub(opened, text) if has_reference(text) else text
@@ -374,7 +374,7 @@ def labelled_text(text: str) -> str:
             attachment = _decoded(found[2], found[1]).attachment
         except InputError:
             return found[0]
-        return f"[{attachment.sight}: {attachment.label}, not shown]"
+        return f"[{attachment.modality}: {attachment.label}, not shown]"
 
     return _DATA_URL_WITHIN.sub(label, text) if ";base64," in text else text
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
-from evalflows.specs.attachments import Sight
+from evalflows.specs.attachments import Modality
 from evalflows.specs.metric_names import kept_apart
 
 PAIR_LABELS = ("win", "tie")
@@ -51,7 +51,7 @@ class FallbackSpec(BaseModel, extra="forbid", frozen=True):
     args: dict[str, Any] = Field(default_factory=dict, description="Settings, passed by name")
     connection: str | None = Field(None, description="The connection of the judge model")
     model: str | None = Field(None, description="The judge model; default: the connection's model")
-    sees: list[Sight] = Field(
+    sees: list[Modality] = Field(
         default_factory=list,
         description="Which files of the example and the answers a built-in judge sees: image, audio, file (PDF). "
         "Of others it is told the name and size",

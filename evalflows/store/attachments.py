@@ -4,8 +4,8 @@ when no example refers to them any more."""
 import os
 import re
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.files import check_regular
 from evalflows.specs.permitted import permitted_path
 from evalflows.store.file_states import states_of
+from evalflows.store.file_systems import storage_errors
 from evalflows.store.leases import hold_lease
 from evalflows.store.manifests import remove_manifests
 from evalflows.store.records import AttachmentRow, ExampleRow
@@ -29,8 +30,10 @@ _REFERENCE = re.compile(rb'\\"attachment:[a-z]+/[a-z]+(?:;name=[\w.%~-]+)?;size=
 """A reference in a line of an example, whose fields are JSON within JSON."""
 
 _UNUSED = """select attachment_id from source.attachments where attachment_id not in (
-    select unnest(regexp_extract_all(concat_ws(' ', inputs, reference_outputs, metadata, attachments),
-                                     '"attachment:[^"]*;sha256=([0-9a-f]{64})"', 1)) from source.examples)
+    select unnest(regexp_extract_all(concat_ws(' ', inputs, reference_outputs, attachments),
+                                     '"attachment:[^"]*;sha256=([0-9a-f]{64})"', 1))
+    from source.examples anti join (select unnest($1::varchar[]) as snapshot_id, unnest($2::varchar[]) as example_id)
+         using (snapshot_id, example_id))
 order by 1"""
 
 
@@ -128,13 +131,26 @@ def has_any(store: Store) -> bool:
     return bool(states_of(store.layout, store.filesystem, ("attachments",))) or _held.has_any
 
 
-def remove_unused(store: Store) -> int:
-    """Remove the contents to which no example refers any more. Return their number."""
+def unused(store: Store, without: Sequence[Sequence[str]] = ()) -> list[str]:
+    """Return the contents to which no example refers, or none but those `without`: keys of examples.
+
+    None while files are left out as damaged: their examples may refer to any.
+    """
     if not has_any(store) or store.left_out():
-        return 0
+        return []
+    keys = [[key[n] for key in without] for n in (0, 1)]
+    return [digest for (digest,) in store.query(_UNUSED, keys)]
+
+
+def remove_unused(store: Store) -> None:
+    """Remove the contents to which no example refers any more. Raise StorageError if that fails."""
+    if not has_any(store):
+        return
     with hold_lease(store, LEASE, "removing attachments", wait=True):
-        unused = [digest for (digest,) in store.query(_UNUSED)]
-        for digest in unused:
-            store.filesystem.rm(store.layout.sealed("attachments", digest).rpartition("/")[0], recursive=True)
-        remove_manifests(store.layout, store.filesystem, unused)
-    return len(unused)
+        removed = unused(store)
+        for digest in removed:
+            folder = store.layout.sealed("attachments", digest).rpartition("/")[0]
+            with storage_errors(folder), suppress(FileNotFoundError):
+                store.filesystem.rm(folder, recursive=True)
+        if removed:
+            remove_manifests(store.layout, store.filesystem, removed)

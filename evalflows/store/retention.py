@@ -14,7 +14,7 @@ from evalflows.specs.escaping import print_note
 from evalflows.specs.grouping import grouped
 from evalflows.specs.retention import RetentionSpec
 from evalflows.store import erasing
-from evalflows.store.attachments import remove_unused
+from evalflows.store.attachments import remove_unused, unused
 from evalflows.store.file_states import state_of, states_of
 from evalflows.store.file_systems import follow, storage_errors
 from evalflows.store.layout import StoredFile
@@ -144,8 +144,7 @@ def _carry_out(store: Store, plan: erasing.Plan, elsewhere: Elsewhere) -> Erased
         path.unlink(missing_ok=True)
     follow(store.filesystem)  # so that this machine's mirror of an object store has no old copies
     n_elsewhere = elsewhere(store, plan)
-    if n_attachments := remove_unused(store):
-        plan = replace(plan, counts={**plan.counts, "attachments": n_attachments})
+    remove_unused(store)
     _record(store, plan)
     erasing.remove_plan(store, plan)
     return _erased(plan, plan.erasure_id, len(aside), n_elsewhere)
@@ -179,6 +178,7 @@ def _counted(store: Store, plan: erasing.Plan) -> erasing.Plan:
     for file in _files(store, eraser.tables):
         with suppress(FileNotFoundError):
             counts[file.table] += eraser.erase(file, write=False)
+    counts["attachments"] = len(unused(store, plan.keys.get("about", {}).get("examples", ())))
     return replace(plan, counts={table: count for table, count in sorted(counts.items()) if count})
 
 

@@ -15,7 +15,7 @@ from evalflows.store.attachments import content_in
 from evalflows.store.erasing import Selection
 from evalflows.store.ingest import load_dataset
 from evalflows.store.records import to_json
-from evalflows.store.retention import erase
+from evalflows.store.retention import erase, would_erase
 from evalflows.store.snapshots import freeze, to_examples
 
 STARTS = {
@@ -72,6 +72,7 @@ def test_a_content_is_kept_once_and_as_long_as_an_example_has_it(tmp_path: Path)
     (tmp_path / "one.png").write_bytes(STARTS["image/png"] + b"3")
     assert load_dataset(store, spec).keep(store) != first, "the file of rows is the same, the picture is not"
     assert store.query("select count(*) from attachments") == [(3,)]
+    assert would_erase(store, Selection(examples=["url"])).rows["attachments"] == 1
     assert erase(store, Selection(examples=["url"]), None).rows["attachments"] == 1
     assert "attachments" not in erase(store, Selection(examples=["path"]), None).rows, "the parts have it still"
     assert erase(store, Selection(examples=["part"]), None).rows["attachments"] == 2

@@ -269,20 +269,23 @@ def generate(
     async def asked() -> list[dict[str, Any]]:
         calls = (complete(task.prompt, schema=task.schema, repeat=task.repeat) for task in generation.tasks)
         found = await asyncio.gather(*calls, return_exceptions=True)  # wait for all: each is paid
-        rows = list[dict[str, Any]]()
+        rows, why = list[dict[str, Any]](), None
         for task, answer in zip(generation.tasks, found, strict=True):
             if isinstance(answer, CallError):
-                counts.not_asked += answer.kind in REFUSED_BY_BUDGET
-                counts.failed += answer.kind not in REFUSED_BY_BUDGET
-                counts.first_failure = counts.first_failure or str(answer)
+                why = why or str(answer)
+                if answer.kind in REFUSED_BY_BUDGET:
+                    counts.not_asked += 1
+                else:
+                    counts.failed += 1
+                    counts.first_failure = counts.first_failure or str(answer)
             elif isinstance(answer, BaseException):
                 raise answer
             elif (row := _row(task, answer)) is None:
                 counts.ungrounded += 1
             else:
                 rows.append(row)
-        if not rows and counts.first_failure and not counts.ungrounded:
-            raise IncompleteError(f"connection {name!r}: no draft was written: {counts.first_failure}")
+        if why is not None and not rows and not counts.ungrounded:
+            raise IncompleteError(f"connection {name!r}: no draft was written: {why}")
         return await _distinct(rows, _earlier(store, dataset), [*generation.examples, *besides], embed, counts)
 
     with recorded_trial(store, trial, ledger, budget, [*known({}).values()]):

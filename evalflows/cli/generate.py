@@ -64,13 +64,17 @@ def generate(
     from evalflows.specs.columns import ExampleColumns
     from evalflows.specs.dataset import DatasetSpec
     from evalflows.store.dataset_versions import add_examples
+    from evalflows.store.file_formats import READERS, suffix
     from evalflows.store.ingest import load_dataset
     from evalflows.store.snapshots import to_examples
     from evalflows.store.store import Store
 
     store, is_file = Store(), bool(_FILE.fullmatch(to))
-    if is_file and Path(to).exists():
-        raise InputError(f"--to: got {to!r}, which exists, wanted a new file or a dataset's name")
+    if Path(to).exists() if is_file else suffix(Path(to)) in READERS:
+        why = "which exists, wanted a new file" if is_file else "wanted a file whose name ends in .jsonl"
+        raise InputError(f"--to: got {to!r}, {why}, or a dataset's name")
+    if is_file and not Path(to).absolute().parent.is_dir():
+        raise InputError(f"--to: got {to!r}, in a folder that does not exist, wanted one that does")
     if reference and not inputs:
         raise InputError("--reference: wanted --inputs too")
     generation = generating.planned(

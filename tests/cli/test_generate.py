@@ -170,6 +170,8 @@ def test_a_budget_ends_it_with_what_was_paid_and_a_killed_one_goes_on(store: Sto
 
     with serving(Endpoint(latency_s=0.2, answer=paid)) as endpoint:
         connected(endpoint, max_in_flight=1)
+        assert "no draft was written: the next call, of at most" in generated("docs", "--budget", "0.0001", code=4)
+        assert endpoint.calls == 0
         out = generated("docs", "-n", "8", "--budget", "0.004", to="cheap")
         n_paid = endpoint.calls
         assert 0 < n_paid < 8 and f"{8 - n_paid} not asked, as the budget is spent" in out
@@ -289,8 +291,10 @@ def test_documents_that_cannot_be_read_are_one_line(store: Store) -> None:
             (("one.md", "--kinds", ""), "kinds: got ''"),
             (("one.md", "--reference", "a"), "--reference: wanted --inputs too"),
             (("one.md", "--besides", "no.jsonl"), "no.jsonl: "),
+            (("one.md", "--to", "qa.csv"), "--to: got 'qa.csv', wanted a file whose name ends in .jsonl, or a dataset"),
+            (("one.md", "--to", "no/qa.jsonl"), "--to: got 'no/qa.jsonl', in a folder that does not exist"),
         ):
-            out = generated(*arguments, code=2)
+            out = said("generate", "--connection", "mine", "--to", "qa", *arguments, code=2)
             assert out.startswith("evalflows: ") and out.count("\n") == 1 and message in out, out
         for n in ("0", "x", "1.5"):
             assert "Invalid value for '-n'" in generated("one.md", "-n", n, code=2)

@@ -70,7 +70,7 @@ from evalflows.store.queries.values import (
     places_where,
     trials,
 )
-from evalflows.store.records import EstimateRow, ExperimentRow, Reason, VerdictRow, derived_id
+from evalflows.store.records import EstimateRow, ExperimentRow, Reason, VerdictRow, derived_id, from_json
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.store import Store
 
@@ -188,7 +188,7 @@ class MetricReader:
 
     def experiment_metrics(self, row: ExperimentRow, spec: ExperimentSpec) -> Mapping[str, ExperimentMetric]:
         """Return the metrics of the whole experiment that have an interval; empty without `summary_evaluators`."""
-        if not self.spec(row).summary_evaluators:
+        if not from_json(row.spec).get("summary_evaluators"):
             return {}
         key = ("experiment_metrics", row.experiment_id, spec.model_dump_json(include={"metrics"}))
         return self._once(key, lambda: experiment_metrics(self.store, row, spec))

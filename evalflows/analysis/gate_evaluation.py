@@ -48,7 +48,6 @@ from evalflows.store.records import (
     now,
     to_json,
 )
-from evalflows.store.row_specs import experiment_spec
 from evalflows.store.schemas import to_arrow
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store
@@ -300,7 +299,7 @@ class GateEvaluation:
     def _drafts_problem(self) -> str | None:
         """Why the candidate's examples prove nothing yet; None if it has no drafts."""
         candidate, store = self.pair.candidate, self.pair.reader.store
-        if not experiment_spec(candidate).dataset.drafts:
+        if not (from_json(candidate.spec).get("dataset") or {}).get("drafts"):
             return None
         examples = load_snapshot(store, candidate.snapshot_id)
         drafts = len(examples.drafts())

@@ -13,7 +13,6 @@ from typing import Any
 
 from evalflows.specs.attachments import MAX_BYTES, Attachment, Content, has_reference, opened_text
 from evalflows.specs.errors import InputError
-from evalflows.specs.files import check_regular
 from evalflows.specs.permitted import permitted_path
 from evalflows.store.file_states import states_of
 from evalflows.store.file_systems import storage_errors
@@ -76,6 +75,8 @@ class FilesBeside:
         self.were_read = False  # whether the examples depend on more than the file of the dataset
 
     def __call__(self, name: str) -> bytes:
+        from evalflows.specs.files import check_regular  # late: it loads pydantic, which a query does not need
+
         self.were_read = True
         path = permitted_path(Path(os.path.normpath(self._folder / name)), name)
         if not path.is_relative_to(self._folder):

@@ -672,7 +672,7 @@ class ResampleRow:
     evaluator: str
     evaluator_version: str
     missing_as: MissingAs  # what answers that are missing count as
-    value: float | None  # on all examples; None where it is not defined
+    value: float | None = None  # on all examples; None where it is not defined
     resamples: list[float | None]
     left_out: list[float | None]  # without one example, cluster, or group of them
     n_units: int  # examples, or clusters if there are any

@@ -254,6 +254,7 @@ class ExperimentMetricDifference(Estimate):
             n_missing=paired.n_missing,
             higher_is_better=bool(metric.declared.higher_is_better),
             p_value=known.p_value,
+            caution=known.warning,
             reason=known.reason,
             reason_code=known.reason_code,
             method=metric.method,

@@ -129,6 +129,9 @@ Average = Literal["macro", "micro", "weighted"]
 WHOLE = ("accuracy", "balanced_accuracy", "mcc", "kappa", "kappa_linear", "kappa_quadratic")
 """Measures of all labels together."""
 
+ORDERED = ("kappa_linear", "kappa_quadratic")
+"""Those that are weighted by the distance of two labels."""
+
 OF_LABELS = ("precision", "recall", "f1")
 """Measures of one label, as `f1:spam`, or averaged over the labels, as `f1_macro`."""
 
@@ -172,30 +175,37 @@ def _check_references(examples: Iterable[ExampleView], settings: Mapping[str, An
 
     Raise ValueError for a reference that is no label, and for a label in the settings that no reference has.
     """
-    path, spellings, is_empty = settings.get("expected"), dict[str, dict[str, str]](), True
-    for example in examples:
-        is_empty = False
+    path, spellings, n, n_without = settings.get("expected"), dict[str, dict[str, str]](), 0, 0
+    for n, example in enumerate(examples, start=1):  # noqa: B007
         try:
             label = _expected(example.inputs, example.reference_outputs, example.metadata, path)
         except ValueError as error:
             raise ValueError(f"example {example.id!r}: {error}") from error
+        n_without += label is None
         if label is not None:
             spellings.setdefault(label.strip().casefold(), {}).setdefault(label, example.id)
     where = path or "the reference"
-    if not (is_empty or spellings):
+    if n and not spellings:
         raise ValueError(f"expected: no example has a label at {where}")
     if len(spellings) > MOST_LABELS:
         raise ValueError(f"expected: got {len(spellings)} different labels at {where}, wanted at most {MOST_LABELS}")
-    asked = [*_listed_labels(settings.get("labels")), *_of_one_label(settings.get("measures", USUAL))]
+    asked = [
+        *_listed_labels(settings.get("labels")),
+        *(label for each in _listed_measures(settings) if (label := each.partition(":")[2])),
+    ]
+    if not settings.get("labels") and (ordered := [each for each in _listed_measures(settings) if each in ORDERED]):
+        raise ValueError(f"labels: got none with {ordered[0]}, wanted the labels in their order")
     if unknown := [label for label in asked if label.strip().casefold() not in spellings]:
         known = listed(sorted(spelling for each in spellings.values() for spelling in each))
         raise ValueError(f"labels: got {unknown[0]!r}, which no reference has, wanted some of {known}")
+    without = [f"{n_without} of {n} examples have no label at {where} and are left out"] if n_without else []
     alike = [" and ".join(map(repr, each)) for each in spellings.values() if len(each) > 1]
     if not alike:
-        return None
+        return "".join(without) or None
     folds = settings.get("ignore_case", True) and settings.get("strip", True)
     counted = "are one label" if folds else "are different labels unless ignore_case and strip are true"
-    return f"references that differ only in case or white space {counted}: {'; '.join(alike[:MOST_ALIKE])}"
+    said = f"references that differ only in case or white space {counted}: {'; '.join(alike[:MOST_ALIKE])}"
+    return "; ".join([*without, said])
 
 
 def _classified(
@@ -240,7 +250,7 @@ def _classified(
         lowest=table.lowest(),
         highest=table.highest(),
         n_missing=int(table.is_missing.sum()),
-        labels=pairs,
+        labels=[None if missing else pair for pair, missing in zip(pairs, is_missing, strict=True)],
     )
 
 
@@ -398,9 +408,9 @@ def _listed_labels(labels: Any) -> list[str]:
     return [as_text(label) for label in (labels if isinstance(labels, list | tuple) else [labels])] if labels else []
 
 
-def _of_one_label(measures: Any) -> list[str]:
-    listed_measures = measures if isinstance(measures, list | tuple) else [measures]
-    return [str(measure).partition(":")[2] for measure in listed_measures if ":" in str(measure)]
+def _listed_measures(settings: Mapping[str, Any]) -> list[str]:
+    measures = settings.get("measures", USUAL)
+    return [*map(str, measures)] if isinstance(measures, list | tuple) else [str(measures)]
 
 
 def _f1_figures(

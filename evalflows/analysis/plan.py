@@ -378,7 +378,7 @@ def estimate_variance(history: HistoryQuery, metric: MetricProperties) -> Varian
         return best
     if best is None and past and (estimate := _from_one_experiment(history, metric.name, past[0])) is not None:
         return estimate
-    return _cautious_guess(metric, best)
+    return _cautious_guess(metric, best, are_some=bool(past))
 
 
 def _best(estimates: Iterable[VarianceEstimate]) -> VarianceEstimate | None:
@@ -521,7 +521,9 @@ def _from_one_experiment(history: HistoryQuery, metric: str, experiment: Measure
     )
 
 
-def _cautious_guess(metric: MetricProperties, seen: VarianceEstimate | None) -> VarianceEstimate | str:
+def _cautious_guess(
+    metric: MetricProperties, seen: VarianceEstimate | None, *, are_some: bool
+) -> VarianceEstimate | str:
     """Return the largest variance of independent answers, for a bounded metric; else why the variance is unknown."""
     if seen is not None and seen.is_yes_no and seen.n_pairs:
         but = f"but {MOST_UNSEEN} in {seen.n_pairs} may differ"
@@ -534,7 +536,8 @@ def _cautious_guess(metric: MetricProperties, seen: VarianceEstimate | None) -> 
             n_pairs=seen.n_pairs,
             is_yes_no=True,
         )
-    why = "no experiment in the store has it" if seen is None else f"all differences were the same in {seen.basis}"
+    none = "no two experiments in the store have it to be compared" if are_some else "no experiment in the store has it"
+    why = none if seen is None else f"all differences were the same in {seen.basis}"
     if metric.bounds is None:
         return f"unknown, since {why}; run it on {RELIABLE_UNITS} examples first"
     width = metric.bounds[1] - metric.bounds[0]

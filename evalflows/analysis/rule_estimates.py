@@ -28,6 +28,8 @@ AS_0_OR_1 = ", counted as 0 or 1,"
 
 _RUN_LEVEL = """select value, error from staging.scores
              where experiment_id = ? and subject_kind = 'experiment' and metric = ?"""
+_FAILED = """select distinct evaluator, error from staging.scores
+             where experiment_id = ? and subject_kind = 'experiment' and status = 'failed' order by all"""
 _ANSWERED = "select count(*) from source.outputs where experiment_id = ? and status = 'ok'"
 _PER_RUN = """select count(distinct evaluator), count(label), count(value) from staging.scores
               where experiment_id = ? and subject_kind = 'run' and turn is null and metric = ?"""
@@ -265,6 +267,8 @@ def _why_no_values(store: Store, row: ExperimentRow, metric: str) -> Reason:
         return Reason("not_numeric", f"it has labels{besides}, which are not averaged")
     if evaluators > 1:
         return Reason("ambiguous_metric", f"{evaluators} evaluators give it, so it is ambiguous")
+    if not evaluators and (failed := store.query(_FAILED, [row.experiment_id])):
+        return Reason("no_data", "; ".join(f"{name} failed: {error}" for name, error in failed))
     if not evaluators:
         return Reason("no_such_metric", "no evaluator gives it")
     return Reason("no_data", "it has no scored values")

@@ -10,7 +10,7 @@ import click
 from evalflows.cli.late_commands import FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import echo
 from evalflows.specs import hints
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.escaping import json_text, one_line, print_note
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ def generate(
         print_json({"to": to, "snapshot_id": snapshot, "counts": counts})
     else:
         _print(to, snapshot, total, counts)
+    if not rows and counts.known < len(generation.tasks):
+        raise IncompleteError(f"{to}: no draft was written, wanted at least one")
 
 
 def write_rows(path: str, rows: Sequence[Mapping[str, Any]], *, replace: bool = False) -> None:
@@ -129,7 +131,7 @@ def _plan_text(generation: "Generation") -> str:
 
     cost = "cost unknown" if generation.usd is None else f"at most about {usd(generation.usd)} USD"
     n = len(generation.tasks)
-    calls = f"{n} call{'s' * (n != 1)} to {generation.model} ({generation.name}), without those made before"
+    calls = f"{n} call{'s' * (n != 1)} to {generation.model} ({generation.name}); those made before cost nothing"
     if generation.connection.embedding_model:
         calls += ", and embeddings of the questions"
     return f"{calls}: {cost}, if no answer has more than {LONG_ANSWER} tokens"
@@ -146,21 +148,24 @@ def _print_plan(generation: "Generation", form: str) -> None:
 
 
 def _print(to: str, snapshot: str | None, total: int, counts: "DraftCounts") -> None:
+    from evalflows.analysis.figures import usd
+
     kinds = ", ".join(f"{kind} {n}" for kind, n in counts.by_kind.items())
-    where = f"{snapshot}, {total} examples; " if snapshot else ""
-    echo(one_line(f"{to}: {where}{counts.drafts} drafts added{f' ({kinds})' if kinds else ''}"))
+    where = f"{snapshot}, {total} example{'s' * (total != 1)}; " if snapshot else ""
+    added = f"{counts.drafts} draft{'s' * (counts.drafts != 1)} added"
+    echo(one_line(f"{to}: {where}{added}{f' ({kinds})' if kinds else ''}"))
     by = "by embeddings" if counts.by_meaning else "by their words; by meaning with pip install 'evalflows[embeddings]'"
     left_out = (
         (counts.known, "in the dataset before"),
         (counts.duplicates, f"near duplicates ({by})"),
-        (counts.ungrounded, "rest on no passage"),
+        (counts.ungrounded, "whose quotations are not in the passages"),
         (counts.failed, f"failed: {counts.first_failure}"),
         (counts.not_asked, "not asked, as the budget is spent"),
     )
     if told := [f"{n} {what}" for n, what in left_out if n]:
         echo(one_line(f"  left out: {', '.join(told)}"))
-    cost = "" if counts.usd is None else f", {counts.usd:.4f} USD"
-    echo(f"  {counts.calls} calls paid{cost}")
+    cost = "" if counts.usd is None else f", {usd(counts.usd)} USD"
+    echo(f"  {counts.calls} call{'s' * (counts.calls != 1)} paid{cost}")
     if not counts.drafts:
         return
     if snapshot:

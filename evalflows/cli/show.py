@@ -165,8 +165,11 @@ def metrics_section(results: Sequence[Result], counts: Callable[[Result], str] |
             )
         return out
 
-    least = min(MOST_METRICS, len(ordered))
-    return Section(items=ordered, draw=draw, what="metric", least=least, is_apart=True)
+    least, alone = (
+        min(MOST_METRICS, len(ordered)),
+        {result.metric for result in shown} - {row.metric for row in compared},
+    )
+    return Section(items=ordered, draw=draw, what="metric", least=least, count=len(ordered) + len(alone), is_apart=True)
 
 
 def _measures_last(results: Sequence[Result]) -> list[Result]:

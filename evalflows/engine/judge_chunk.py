@@ -396,8 +396,8 @@ def notes_on_files(judges: Sequence[RunnableEvaluator], shown: Sequence[Mapping[
     for judge in judges if shown else ():
         unseen = {modality for available in shown for modality in unseen_in(available, judge.spec.sees)}
         if judge.describes and unseen:
-            kinds = ", ".join(sorted(unseen))
-            yield f"{judge.bound.name}: the judge gets only the names of files; to show them, set sees: [{kinds}]"
+            kinds, wanted = ", ".join(sorted(unseen)), ", ".join(sorted({*unseen, *judge.spec.sees}))
+            yield f"{judge.bound.name}: the judge gets only the name of each {kinds}; to show it, set sees: [{wanted}]"
 
 
 def notes_on(judges: Sequence[RunnableEvaluator], available: Mapping[str, Any]) -> Iterator[str]:

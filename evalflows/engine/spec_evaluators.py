@@ -14,6 +14,7 @@ from evalflows.engine.spec_targets import served
 from evalflows.evaluators.binding import Bound, Scope, bind
 from evalflows.evaluators.composite import combined
 from evalflows.evaluators.declarations import declared_by, package_versions
+from evalflows.evaluators.figures import FIGURES
 from evalflows.evaluators.foreign import as_ours, evaluator_name
 from evalflows.evaluators.named import load_named
 from evalflows.evaluators.panel import panel_verdict
@@ -53,6 +54,10 @@ def bind_evaluator(spec: FallbackSpec, scope: Scope = "item") -> Bound:
         compares, other = "compares two answers, wanted it under compare", "judges one answer, wanted one that compares"
         wanted = f"{other} two: {', '.join(evaluators.PAIRWISE)}" if scope == "pair" else compares
         raise InputError(f"evaluator {spec.metric!r}: {spec.use} {wanted}")
+    if scope == "item" and FIGURES in getattr(loaded, "__dict__", {}):
+        raise InputError(
+            f"evaluator {spec.metric!r}: {spec.use} judges all answers, wanted it under summary_evaluators"
+        )
     if scope == "pair" and not isclass(loaded):
         return bind(loaded, name=spec.metric, settings=spec.args, scope=scope)
     renamed = bool(spec.name) and spec.name != evaluator_name(loaded)

@@ -137,7 +137,11 @@ def test_what_rests_on_nothing_fails_or_resembles_another_is_counted(store: Stor
         out = generated("docs", "-n", "8", "--kinds", "simple", "--besides", "known.jsonl", to="qa.jsonl")
         assert endpoint.calls == 9  # what could not be read was asked again
         assert "qa.jsonl: 2 drafts added (simple 2)" in out
-        assert "4 near duplicates (by their words" in out and "1 rest on no passage" in out and "1 failed: " in out
+        assert (
+            "4 near duplicates (by their words" in out
+            and "1 whose quotations are not in the passages" in out
+            and "1 failed: " in out
+        )
         assert "exists, wanted a new file" in generated("docs", to="qa.jsonl", code=2)
         endpoint.answer = lambda _: completion("no JSON")
         assert "no draft was written: " in generated("docs", "-n", "1", "--kinds", "adversarial", code=4)

@@ -34,7 +34,7 @@ def test_labels_are_compared_as_one_matrix_and_missing_answers_at_both_extremes(
     }
     found = figures(classification, INPUTS, OUTPUTS, REFERENCES, **settings)
     assert found.metrics == settings["measures"] and found.n_missing == 1 and found.n_runs == 6
-    assert found.labels == [("spam", "spam"), ("ham", "ham"), ("spam", "ham"), ("ham", "bacon"), ("eggs", None), None]
+    assert found.labels == [("spam", "spam"), ("ham", "ham"), ("spam", "ham"), ("ham", "bacon"), None, None]
     assert values(classification(INPUTS, OUTPUTS, REFERENCES, **settings)) == pytest.approx(
         {"accuracy": 0.5, "f1:spam": 2 / 3, "recall_macro": 0.5}
     )
@@ -55,7 +55,11 @@ def test_spellings_are_said_and_labels_that_never_occur_are_refused() -> None:
     examples = [
         ExampleView(id=f"e{n}", inputs={}, reference_outputs=reference) for n, reference in enumerate(REFERENCES)
     ]
-    assert check(examples, {}) == "references that differ only in case or white space are one label: 'Spam' and 'spam '"
+    without = "1 of 6 examples have no label at the reference and are left out"
+    alike = "references that differ only in case or white space are one label: 'Spam' and 'spam '"
+    assert check(examples, {}) == f"{without}; {alike}"
+    with pytest.raises(ValueError, match="labels: got none with kappa_linear, wanted the labels in their order"):
+        check(examples, {"measures": ["kappa_linear"]})
     assert "different labels" in check(examples, {"strip": False})
     assert check(examples[1:2], {}) is None
     with pytest.raises(ValueError, match="got 'bacon', which no reference has, wanted some of"):

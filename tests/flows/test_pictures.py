@@ -179,7 +179,10 @@ def test_parts_reach_models_functions_and_judges_and_a_model_without_eyes_fails(
     assert "[image 4: chart01.png, 505 bytes], attached to the question" in texts_of(asked["shown"])
     assert [part["type"] for part in parts_of(asked["pairs"])].count("image_url") == 3
     store, printed = Store(), capsys.readouterr().err
-    assert "told: the judge gets only the names of files; to show them, set sees: [audio, file, image]" in printed
+    assert (
+        "told: the judge gets only the name of each audio, file, image; to show it, set sees: [audio, file, image]"
+        in printed
+    )
     states = dict(
         store.query(
             "select e.target, o.status from outputs o join experiments e using (experiment_id) where example_id = 'a'"

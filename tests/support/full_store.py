@@ -91,6 +91,8 @@ def fill_sealed(filler: Filler, identity: str, version: str, snapshot: str, exam
     store.append("judgements", identity, "p", scores)
     store.append("calls", identity, "p", [filler.make("calls", call_id=f"c-{identity}", experiment_id=identity)])
     store.append("limits", identity, "p", [filler.make("limits", limit_id=f"l-{identity}", experiment_id=identity)])
+    labelled = filler.make("classified", classified_id=f"x-{identity}", experiment_id=identity, expected="a", got="b")
+    store.append("classified", identity, "p", [labelled])
     of = {"spec": SPEC}
     filler.experiment(identity, snapshot, 3, 2, recorded_at=START, **of)
     filler.experiment(identity, snapshot, 3, 2, state="completed", recorded_at=START + timedelta(hours=1), **of)

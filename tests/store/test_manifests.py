@@ -79,7 +79,7 @@ def test_a_store_that_runs_wrote_is_sound_and_its_manifests_are_few(decided: Sto
     known = manifests(decided.layout, decided.filesystem)
     assert {len(known[owner]) for owner in ("dec-1", *EXPERIMENTS)} == {1}
     (one,) = known["exp-1"]
-    unused = {"sentinels", "resamples", "classified"}
+    unused = {"sentinels", "resamples"}
     assert {path.partition("/")[0] for path in one.files} == {*EXPERIMENT_TABLES} - unused
     written = json.loads(Path(decided.layout.root, FOLDER, one.name).read_text())["written_by"]
     assert written["process"] == os.getpid() and written["evalflows_version"]

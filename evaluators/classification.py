@@ -137,8 +137,6 @@ OF_LABELS = ("precision", "recall", "f1")
 
 USUAL = ("accuracy", "f1_macro", "mcc")
 
-ANSWER, REFERENCE = "outputs", "reference_outputs"
-
 MOST_ALIKE = 5
 """Labels with several spellings that a note names."""
 
@@ -171,12 +169,13 @@ def _named(measures: Any, prefix: Any) -> dict[str, str]:
 
 
 def _check_references(examples: Iterable[ExampleView], settings: Mapping[str, Any]) -> str | None:
-    """Return which labels differ only in case or white space, if any do.
+    """Return how many examples have no label, and which labels differ only in case or white space; None if all is well.
 
     Raise ValueError for a reference that is no label, and for a label in the settings that no reference has.
     """
     path, spellings, n, n_without = settings.get("expected"), dict[str, dict[str, str]](), 0, 0
-    for n, example in enumerate(examples, start=1):  # noqa: B007
+    for example in examples:
+        n += 1
         try:
             label = _expected(example.inputs, example.reference_outputs, example.metadata, path)
         except ValueError as error:
@@ -298,12 +297,7 @@ def classification(
         strip=strip,
         prefix=prefix,
     )
-    if figures is None:
-        return None
-    found = zip(figures.metrics, figures.values(), strict=True)
-    return [
-        Score(key=metric, value=value, comment=None if value is not None else _UNDEFINED) for metric, value in found
-    ]
+    return None if figures is None else figures.scores(_UNDEFINED)
 
 
 _UNDEFINED = "not defined: a label that is counted was neither expected nor answered, or all labels are the same"

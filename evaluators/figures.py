@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from evalflows.evaluators.score import Score
+
 if TYPE_CHECKING:  # numpy takes longer to load than all evaluators
     from evalflows.stats.resampling import Statistic
 
@@ -32,7 +34,19 @@ class Figures:
         import numpy as np
 
         (row,) = self.statistic(np.ones((1, self.n_runs))).tolist()
-        return [None if value != value else value for value in row]
+        return null_for_nan(row)
+
+    def scores(self, undefined: str, comment: str | None = None) -> list[Score]:
+        """Return the score of each metric with a comment; with `undefined` if it is not defined."""
+        return [
+            Score(key=metric, value=value, comment=undefined if value is None else comment)
+            for metric, value in zip(self.metrics, self.values(), strict=True)
+        ]
+
+
+def null_for_nan(values: Sequence[float]) -> list[float | None]:
+    """Return values with None where one is not defined."""
+    return [None if value != value else value for value in values]
 
 
 def figures_by(make: Callable[..., Figures | None]) -> Callable[[Evaluator], Evaluator]:

@@ -120,10 +120,7 @@ def regression(
     if figures is None:
         return None
     said = f"{figures.n_missing} without a number are missing" if figures.n_missing else None
-    return [
-        Score(key=metric, value=value, comment=_UNDEFINED if value is None else said)
-        for metric, value in zip(figures.metrics, figures.values(), strict=True)
-    ]
+    return figures.scores(_UNDEFINED, said)
 
 
 _UNDEFINED = "not defined: all numbers are the same"

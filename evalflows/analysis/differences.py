@@ -188,10 +188,12 @@ class MetricReader:
 
     def experiment_metrics(self, row: ExperimentRow, spec: ExperimentSpec) -> Mapping[str, ExperimentMetric]:
         """Return the metrics of the whole experiment that have an interval; empty without `summary_evaluators`."""
-        if not from_json(row.spec).get("summary_evaluators"):
-            return {}
-        key = ("experiment_metrics", row.experiment_id, spec.model_dump_json(include={"metrics"}))
-        return self._once(key, lambda: experiment_metrics(self.store, row, spec))
+
+        def read() -> Mapping[str, ExperimentMetric]:
+            has_any = from_json(row.spec).get("summary_evaluators")
+            return experiment_metrics(self.store, row, spec) if has_any else {}
+
+        return self._once(("experiment_metrics", row.experiment_id, spec.model_dump_json(include={"metrics"})), read)
 
     def clusters(self, row: ExperimentRow) -> Clusters:
         """Return the cluster of each example, in the snapshot's order; None if no example has one."""

@@ -10,6 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
+from evalflows.analysis.rule_estimates import interval
 from evalflows.analysis.rules import Estimate, Facts, Interval
 from evalflows.analysis.verdicts import DifferenceTest
 from evalflows.engine.resampling import N_RESAMPLES
@@ -217,7 +218,7 @@ class ExperimentMetricEstimate(Estimate):
         known, lowest, highest = (metric.estimate(level, case) for case in CASES)
         return Facts(
             value=known.value,
-            worst_case_values=_ends(lowest.value, highest.value),
+            worst_case_values=interval(lowest.value, highest.value),
             n=metric.n,
             noun=metric.noun,
             n_missing=metric.n_missing,
@@ -229,11 +230,11 @@ class ExperimentMetricEstimate(Estimate):
 
     def interval_at(self, confidence_level: float) -> Interval | None:
         estimate = self.metric.estimate(confidence_level)
-        return _ends(estimate.low, estimate.high)
+        return interval(estimate.low, estimate.high)
 
     def worst_case_interval_at(self, confidence_level: float) -> Interval | None:
         low, high = (self.metric.estimate(confidence_level, case) for case in CASES[1:])
-        return _ends(low.low, high.high)
+        return interval(low.low, high.high)
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,7 @@ class ExperimentMetricDifference(Estimate):
         known, lowest, highest = (paired.difference(paired.confidence_level, case) for case in CASES)
         return Facts(
             value=known.difference,
-            worst_case_values=_ends(lowest.difference, highest.difference),
+            worst_case_values=interval(lowest.difference, highest.difference),
             n=metric.n,
             noun="clusters" if metric.noun == "clusters" else "pairs",
             n_missing=paired.n_missing,
@@ -262,15 +263,11 @@ class ExperimentMetricDifference(Estimate):
 
     def interval_at(self, confidence_level: float) -> Interval | None:
         difference = self.paired.difference(confidence_level)
-        return _ends(difference.low, difference.high)
+        return interval(difference.low, difference.high)
 
     def worst_case_interval_at(self, confidence_level: float) -> Interval | None:
         low, high = (self.paired.difference(confidence_level, case) for case in CASES[1:])
-        return _ends(low.low, high.high)
+        return interval(low.low, high.high)
 
 
 CASES: tuple[MissingAs, MissingAs, MissingAs] = ("known", "lowest", "highest")
-
-
-def _ends(low: float | None, high: float | None) -> Interval | None:
-    return None if low is None or high is None else (low, high)

@@ -165,10 +165,8 @@ def metrics_section(results: Sequence[Result], counts: Callable[[Result], str] |
             )
         return out
 
-    least, alone = (
-        min(MOST_METRICS, len(ordered)),
-        {result.metric for result in shown} - {row.metric for row in compared},
-    )
+    least = min(MOST_METRICS, len(ordered))
+    alone = {result.metric for result in shown} - {row.metric for row in compared}
     return Section(items=ordered, draw=draw, what="metric", least=least, count=len(ordered) + len(alone), is_apart=True)
 
 

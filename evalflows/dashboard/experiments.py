@@ -12,6 +12,7 @@ from evalflows.dashboard.links import Value
 from evalflows.dashboard.rendering import ON_PAGE, Page, Query, Site, render, steady
 from evalflows.dashboard.steps import steps_of
 from evalflows.dashboard.two_judges import two_judges_address
+from evalflows.reports.confusion import Confusion
 from evalflows.reports.decisions import decisions_of
 from evalflows.reports.example_detail import PastValue, example_detail, labels_of, past_values, place_of, repeats_of
 from evalflows.reports.experiment_page import (
@@ -130,6 +131,7 @@ def _page(
         report=report,
         verdicts=verdict_sentences(results),
         results=shown,
+        name_of=Confusion.name_of,
         sortable=dict.fromkeys(result.metric for result in of_runs),
         ranges=drawing_scales(store, shown),
         excluded=excluded_metrics(store, {identity: row.run_group} if compared is None else compared.run_groups),

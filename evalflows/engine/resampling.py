@@ -1,7 +1,6 @@
 """Metrics of a whole experiment on resamples of its examples, from which their intervals and differences are made."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,25 +8,17 @@ from evalflows.engine.results import EvaluationResult
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.engine.spec_evaluators import PreparedEvaluator
 from evalflows.evaluators.binding import Bound, read_returned
-from evalflows.evaluators.figures import FIGURES, Figures
+from evalflows.evaluators.figures import FIGURES, Figures, null_for_nan
 from evalflows.evaluators.score import Judgement
 from evalflows.evaluators.views import ItemResult, offer_experiment
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.stats.arrays import FloatArray
-from evalflows.stats.resampling import IntArray, Statistic, resampled
+from evalflows.stats.clusters import clustering_of
+from evalflows.stats.resampling import Statistic, resampled
 from evalflows.store.records import ClassifiedRow, ExampleRow, MissingAs, ResampleRow, derived_id
 
 N_RESAMPLES = 2000
 """Resamples, unless time is up before: enough for a variance that is known to 3 % (sqrt(2 / resamples))."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Drawn:
-    """What is drawn together: of each run the number of its example, or of its cluster."""
-
-    units: IntArray
-    count: int  # in the whole dataset, also those without a run
-    is_clustered: bool
 
 
 def resample_rows(
@@ -46,7 +37,10 @@ def resample_rows(
         figures = _by_calling(evaluator.bound, results, scored)
     if figures is None:
         return
-    drawn = _drawn(examples, results)
+    ordered = sorted(examples, key=lambda example: example.position)  # other experiments on them are drawn alike
+    clusters = clustering_of([example.cluster for example in ordered], len(ordered))
+    unit_of = dict(zip((example.example_id for example in ordered), clusters.numbers.tolist(), strict=True))
+    units = np.array([unit_of[result.item.id] for result in results], dtype=np.intp)
     cases: dict[MissingAs, Statistic | None] = {"known": figures.statistic}
     if figures.n_missing:
         cases |= {"lowest": figures.lowest, "highest": figures.highest}
@@ -54,7 +48,7 @@ def resample_rows(
         if statistic is None:
             continue
         found = resampled(
-            statistic, drawn.units, n_units=drawn.count, n_resamples=N_RESAMPLES, seconds=spec.resample_s / len(cases)
+            statistic, units, n_units=clusters.count, n_resamples=N_RESAMPLES, seconds=spec.resample_s / len(cases)
         )
         metrics = [metric or evaluator.bound.name for metric in figures.metrics]
         for metric, figure in zip(metrics, found, strict=True):
@@ -66,11 +60,11 @@ def resample_rows(
                     evaluator=evaluator.bound.name,
                     evaluator_version=evaluator.version,
                     missing_as=case,
-                    value=_or_none([figure.value])[0],
-                    resamples=_or_none(figure.resamples.tolist()),
-                    left_out=_or_none(figure.left_out.tolist()),
+                    value=null_for_nan([figure.value])[0],
+                    resamples=null_for_nan(figure.resamples.tolist()),
+                    left_out=null_for_nan(figure.left_out.tolist()),
                     n_units=figure.n,
-                    is_clustered=drawn.is_clustered,
+                    is_clustered=any(example.cluster is not None for example in examples),
                     n_runs=len(results) - figures.n_missing,
                     n_missing=figures.n_missing,
                 )
@@ -119,23 +113,3 @@ def _by_calling(bound: Bound, results: Sequence[ItemResult], metrics: Sequence[s
 
     n_missing = sum(result.run.outputs is None for result in results)
     return Figures(metrics=metrics, n_runs=len(results), statistic=statistic, n_missing=n_missing)
-
-
-def _drawn(examples: Sequence[ExampleRow], results: Sequence[ItemResult]) -> _Drawn:
-    """Return what is drawn together: the runs of an example, or of a cluster if there are any; an example without one
-    is a cluster of its own. Units are numbered in the dataset's order, so that other experiments on it are drawn alike.
-    """
-    ordered = sorted(examples, key=lambda example: example.position)
-    is_clustered = any(example.cluster is not None for example in ordered)
-    numbers: dict[tuple[str, str], int] = {}
-    unit_of = {
-        example.example_id: numbers.setdefault(
-            ("example", example.example_id) if example.cluster is None else ("cluster", example.cluster), len(numbers)
-        )
-        for example in ordered
-    }
-    return _Drawn(np.array([unit_of[result.item.id] for result in results], dtype=np.intp), len(numbers), is_clustered)
-
-
-def _or_none(values: Sequence[float]) -> list[float | None]:
-    return [None if value != value else value for value in values]

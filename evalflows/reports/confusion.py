@@ -39,6 +39,10 @@ class Confusion:
     def is_shown_whole(self) -> bool:
         return len(self.labels) <= MOST_LABELS
 
+    @staticmethod
+    def name_of(label: str | None) -> str:
+        return label or NO_LABEL
+
     def count(self, expected: str, got: str | None) -> int:
         return self.counts.get((expected, got), 0)
 
@@ -58,7 +62,7 @@ class Confusion:
     @property
     def cells(self) -> tuple[list[str], list[list[str]]]:
         """The header and the rows."""
-        header = ["expected", *(NO_LABEL if label is None else label for label in self.columns), "all"]
+        header = ["expected", *map(self.name_of, self.columns), "all"]
         rows = [
             [label, *(str(self.count(label, got)) for got in self.columns), str(self.n_expected(label))]
             for label in self.labels
@@ -71,7 +75,7 @@ class Confusion:
         if not self.errors:
             return f"{self.evaluator} of {self.target}: all labels are right"
         named = [
-            f"{expected} as {NO_LABEL if got is None else got} {n} time{'s' * (n != 1)}"
+            f"{expected} as {self.name_of(got)} {n} time{'s' * (n != 1)}"
             for expected, got, n in self.errors[:MOST_ERRORS]
         ]
         more = f", and {len(self.errors) - MOST_ERRORS} more" if len(self.errors) > MOST_ERRORS else ""

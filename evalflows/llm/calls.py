@@ -100,6 +100,7 @@ class _Bill:
             "tokens_in": self.used.into,
             "tokens_cached": self.used.cached,
             "tokens_out": self.used.out,
+            "tokens_reasoning": self.used.reasoning,
             "cost_usd": self.cost if is_priced else None,
             "estimated_usd": self.spent if is_priced and self.cost is None else None,
         }

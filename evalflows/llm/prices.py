@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
@@ -44,6 +44,7 @@ class Tokens:
     into: int | None = None
     cached: int | None = None  # those of `into` that the provider had in its cache
     out: int | None = None
+    reasoning: int | None = None  # those of `out` that the model thought in
 
     @property
     def are_reported(self) -> bool:
@@ -56,7 +57,8 @@ class Tokens:
         return None if self.into is None else self.into + (self.out or 0)
 
     def __add__(self, other: "Tokens") -> "Tokens":
-        return Tokens(_sum(self.into, other.into), _sum(self.cached, other.cached), _sum(self.out, other.out))
+        of = ((getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+        return Tokens(*(_sum(left, right) for left, right in of))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,19 +154,26 @@ def tokens_of(body: Mapping[str, Any]) -> Tokens:
     into = _count(usage, "prompt_tokens", "input_tokens")
     out = _count(usage, "completion_tokens", "output_tokens")
     cached = _count(usage, "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens")
-    for details in (usage.get(name) for name in ("prompt_tokens_details", "input_tokens_details")):
-        if isinstance(details, Mapping) and cached is None:
-            cached = _count(details, "cached_tokens")
+    cached = _detail(usage, "cached_tokens", "prompt", "input") if cached is None else cached
+    thinking = _count(usage, "reasoning_tokens")
+    thinking = _detail(usage, "reasoning_tokens", "completion", "output") if thinking is None else thinking
     if into is not None and "prompt_tokens" not in usage:  # Anthropic's `input_tokens` are those besides the cache
         into += sum(_count(usage, f"cache_{kind}_input_tokens") or 0 for kind in ("read", "creation"))
     total = _count(usage, "total_tokens")
     if into is not None and total is not None and total > into + (out or 0):
-        out = total - into  # some leave the tokens of thinking out of their count, but not out of the total
-    details = usage.get("completion_tokens_details")
-    thinking = _count(details, "reasoning_tokens") if isinstance(details, Mapping) and total is None else None
-    if out is not None and thinking is not None and thinking > out:
+        # Some leave the tokens of thinking out of their count, but not out of the total.
+        thinking = total - into - out if thinking is None and out is not None else thinking
+        out = total - into
+    elif out is not None and total is None and thinking is not None and thinking > out:
         out += thinking
-    return Tokens(into, cached, out)
+    return Tokens(into, cached, out, None if thinking is None or out is None else min(thinking, out))
+
+
+def _detail(usage: Mapping[str, Any], name: str, *kinds: str) -> int | None:
+    """Return a count of the details on the tokens of the first of these kinds that has it."""
+    details = (usage.get(f"{kind}_tokens_details") for kind in kinds)
+    counts = (_count(of, name) for of in details if isinstance(of, Mapping))
+    return next((count for count in counts if count is not None), None)
 
 
 def _count(usage: Mapping[str, Any], *names: str) -> int | None:

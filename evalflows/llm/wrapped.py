@@ -390,6 +390,7 @@ def _answered(row: CallRow, answer: Any, price: Price | None, latency_s: float) 
         tokens_in=used.into,
         tokens_cached=used.cached,
         tokens_out=used.out,
+        tokens_reasoning=used.reasoning,
         cost_usd=cost,
         estimated_usd=estimate if cost is None else None,
         latency_s=latency_s,

@@ -89,7 +89,7 @@ STAY: Mapping[str, str] = {
     " git_commit evalflows_version",
     "baselines": "name",
     "calls": "subject_id evaluator connection base_url model answered_by system_fingerprint finish_reason error_kind"
-    " provider_request_id",
+    " provider_request_id batch_id",
     "labels": "subject_id other_run_id metric source",
     "checks": "subject_id name column_name expected flow_run_id",
     "limits": "connection process",

@@ -31,9 +31,9 @@ Written = TypeVar("Written")
 
 ROWS_PER_GROUP, BYTES_PER_GROUP = 50_000, 8 << 20
 """The size of a row group, in rows and in bytes before compression: what a reader has in memory at a time."""
-FORMAT = 19
+FORMAT = 21
 """Format of the stored files. A change of columns increases it."""
-PACKED_FORMAT = 20
+PACKED_FORMAT = 22
 """Format that the marker of a store with packed files states: versions that know only FORMAT would miss their rows."""
 FORMAT_KEY = b"evalflows.format"
 """The key of the format in a file's metadata."""

@@ -628,10 +628,12 @@ class CallRow:
     tokens_in: int | None = None
     tokens_cached: int | None = None  # the part of tokens_in that the provider had cached
     tokens_out: int | None = None
+    tokens_reasoning: int | None = None  # the part of tokens_out that the model thought in
     cost_usd: float | None = None
     estimated_usd: float | None = None  # of a call whose cost is unknown: an estimate from its texts
     latency_s: float | None = None
     provider_request_id: str | None = None
+    batch_id: str | None = None  # the provider's batch that answered; None if it was called directly
     started_at: datetime
     recorded_at: datetime = field(default_factory=now)
 

@@ -129,11 +129,23 @@ def test_what_the_provider_does_not_say_costs_nobody_knows_what(tokens: Tokens) 
         ({"prompt_tokens": "10", "completion_tokens": True}, Tokens(10)),
         ({"input_tokens": 10.0, "output_tokens": "5"}, Tokens(10, None, 5)),
         ({"prompt_tokens": 10, "prompt_cache_hit_tokens": 4, "completion_tokens": 5}, Tokens(10, 4, 5)),
-        ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 75}, Tokens(10, None, 65)),
+        ({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 75}, Tokens(10, None, 65, 60)),
         ({"prompt_tokens": 10, "total_tokens": 10}, Tokens(10)),
         (
             {"prompt_tokens": 10, "completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 60}},
-            Tokens(10, None, 65),
+            Tokens(10, None, 65, 60),
+        ),
+        (
+            {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 75, "reasoning_tokens": 50},
+            Tokens(10, None, 65, 50),
+        ),
+        (
+            {"input_tokens": 10, "output_tokens": 50, "output_tokens_details": {"reasoning_tokens": 40}},
+            Tokens(10, None, 50, 40),
+        ),
+        (
+            {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, "reasoning_tokens": 60},
+            Tokens(10, None, 5, 5),
         ),
         (
             {

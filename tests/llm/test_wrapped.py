@@ -230,14 +230,15 @@ def test_a_response_is_recorded(endpoint: Endpoint) -> None:
         "content": [{"type": "output_text", "text": "hello", "annotations": []}],
     }
     usage = {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9}
-    usage |= {"input_tokens_details": {"cached_tokens": 4}, "output_tokens_details": {"reasoning_tokens": 0}}
+    usage |= {"input_tokens_details": {"cached_tokens": 4}, "output_tokens_details": {"reasoning_tokens": 1}}
     body = {"id": "r-1", "object": "response", "created_at": 1, "model": "mock-2", "status": "completed"}
     body |= {"output": [message], "usage": usage, "parallel_tool_calls": False, "tool_choice": "auto", "tools": []}
     endpoint.answer = lambda _: Reply(body)
     with recording(recorder(kept)) as run:
         assert client(endpoint).responses.create(model="m", input="hi").output_text == "hello"
     (row,) = kept
-    assert (row.tokens_in, row.tokens_cached, row.tokens_out, row.answered_by) == (7, 4, 2, "mock-2")
+    assert (row.tokens_in, row.tokens_cached, row.tokens_out, row.tokens_reasoning) == (7, 4, 2, 1)
+    assert row.answered_by == "mock-2"
     assert run.steps[0]["outputs"]["output"][0]["content"][0]["text"] == "hello"
 
 

@@ -130,6 +130,7 @@ class CallbackHandler(BaseCallbackHandler):
                 tokens_in=used.into,
                 tokens_cached=used.cached,
                 tokens_out=used.out,
+                tokens_reasoning=used.reasoning,
                 cost_usd=price.cost(used) if price and used.are_reported else None,
                 estimated_usd=None,
                 latency_s=time.perf_counter() - step.started,
@@ -161,8 +162,9 @@ def _tokens(response: Any, message: Any) -> Tokens:
     """Return the tokens that a model's answer reports, where LangChain has them."""
     used = getattr(message, "usage_metadata", None)
     if used:
-        details = used.get("input_token_details") or {}
-        return Tokens(used.get("input_tokens"), details.get("cache_read"), used.get("output_tokens"))
+        of_input, of_output = (used.get(f"{name}_token_details") or {} for name in ("input", "output"))
+        sums = used.get("input_tokens"), of_input.get("cache_read"), used.get("output_tokens")
+        return Tokens(*sums, of_output.get("reasoning"))
     reported = (response.llm_output or {}).get("token_usage") or {}
     return Tokens(reported.get("prompt_tokens"), None, reported.get("completion_tokens"))
 

@@ -40,7 +40,7 @@ from evalflows.tasks.start import flow_run_id
 
 _SHARED_FIELDS = (
     *("confidence_level", "connections", "chunk_retries", "chunk_retry_delay_s", "breaker_window", "breaker_pause_s"),
-    *("task_runner", "budget_counts_unknown"),
+    *("task_runner", "budget_counts_unknown", "mode", "batch_wait_s"),
 )
 """Fields that the comparison takes over from the experiment's spec."""
 

@@ -50,7 +50,8 @@ def _test_judges(job: Experiment | Comparison, group: str) -> str | None:
     if not tested:
         return None
     batch = controls_batch(group)
-    checks = [_check(job, replace(judge, fallback=None), controls or 0, batch) for judge, controls in tested]
+    alone = [(replace(judge.directly(), fallback=None), controls) for judge, controls in tested]  # they decide soon
+    checks = [_check(job, judge, controls or 0, batch) for judge, controls in alone]
     job.store.publish("checks", batch, checks)
     return batch
 

@@ -1,7 +1,8 @@
 """Work through the chunks of a run, wave by wave, on its engine: each is answered by every target, or judged by every
 evaluator.
 
-A wave ends before the next begins, so that gates may look at what it brought. Other processes get a part of the budget
+A wave ends before the next begins, so that gates may look at what it brought. It is worked through again as long as
+batches answer calls that were put off. Other processes get a part of the budget
 with each chunk; those whose part was too small are repeated in this process if some of the budget is left.
 """
 
@@ -26,6 +27,7 @@ from evalflows.engine.judge_chunk import Outcome, judge_chunk
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.sent_chunks import chunks_to_repeat, items_of, with_budget_parts
 from evalflows.engine.tally import Planned
+from evalflows.tasks.batches import another_pass
 from evalflows.tasks.engines import Steps, chunk_task, chunks_on
 from evalflows.tasks.limits import within_provider_limits
 from evalflows.tasks.progress import wait_with_progress
@@ -81,9 +83,12 @@ def work_through(
     done = Worked([*begun])
     with chunks_on(run.prepared.spec.task_runner, after=done.steps):
         for number, wave in enumerate(waves):
-            for chunk in with_budget_parts(run, rows, wave, items_of(chain(*waves[number:]))):
-                done.steps += work.submit(chunk)
-            wait_with_progress(run, done.steps, planned)
+            while True:
+                for chunk in with_budget_parts(run, rows, wave, items_of(chain(*waves[number:]))):
+                    done.steps += work.submit(chunk)
+                wait_with_progress(run, done.steps, planned)
+                if not another_pass(run):
+                    break
             done.repeated += [work.repeat(chunk) for chunk in chunks_to_repeat(run, rows, wave)]
             if why_stop is not None and (reason := why_stop()):
                 done.stopped = reason

@@ -5,6 +5,7 @@ COMMANDS = {
         "run": ("run:run", "Run the experiment of a SPEC file."),
         "try": ("trying:try_out", "Try a prompt on an experiment, or an agent on one example."),
         "resume": ("run:resume", "Resume an interrupted experiment or comparison."),
+        "cancel": ("batches:cancel", "Cancel the batches of model calls of a run."),
         "plan": ("plan:plan", "Estimate the cost and the examples that a SPEC needs."),
     },
     "Look": {

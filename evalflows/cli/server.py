@@ -18,12 +18,14 @@ from typing import BinaryIO
 import click
 
 import evalflows
+from evalflows.cli.batches import batches_document, print_batches
 from evalflows.cli.late_commands import FORMAT, one_line_errors, print_json, with_one_line_errors
 from evalflows.cli.output import echo
 from evalflows.prefect_server import Home, Server, is_serving, local_server, may_use_another, results_folder, stop
 from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.escaping import last_line, one_line
+from evalflows.store.store import Store
 
 PREFECT = (sys.executable, "-m", "prefect", "--no-prompt")
 UP_VERBOSE = click.option("--verbose", is_flag=True, help="Show the logs and the traceback of an error.")
@@ -151,7 +153,7 @@ class Processes:
 @FORMAT
 @with_one_line_errors
 def status(form: str) -> None:
-    """Show the Prefect server that runs and notebooks use.
+    """Show the Prefect server that runs and notebooks use, and the batches that runs of this folder wait for.
 
     It is that of PREFECT_API_URL or of the Prefect profile, else the local one. Exit code 2 if such an API does not
     answer.
@@ -162,8 +164,10 @@ def status(form: str) -> None:
     state = None if server is None else "serving" if is_serving(server) else server.state
     if form == "json":
         local = server and {**asdict(server), "state": state, "ui": server.ui, "api": server.api}
-        print_json({"configured_api": other, "local_server": local, "folder": str(home.folder)})
+        batches = batches_document(Store())
+        print_json({"configured_api": other, "local_server": local, "folder": str(home.folder), "batches": batches})
         return
+    print_batches(Store())
     if other:
         echo(f"runs use the API at {other['url']}, which answers: Prefect {other['prefect_version']}")
     if server is None:

@@ -25,6 +25,7 @@ from evalflows.engine.views import RequestedInputs, example_view, run_id, target
 from evalflows.llm import loop
 from evalflows.llm.answers import end_of
 from evalflows.llm.application_calls import charged
+from evalflows.llm.batches import Deferred
 from evalflows.llm.breaker import Breaker
 from evalflows.llm.endpoint_errors import MIN_PROVIDER_KEY_CHARS, without_keys
 from evalflows.llm.ledger import Recorder, current, has_called, recording
@@ -135,15 +136,19 @@ class _Answering:
             ledger=self.experiment.ledger if isinstance(self.experiment.target_spec, ConversationTarget) else None,
         )
         started_at, began = now(), time.perf_counter()
-        with recording(recorder):
-            result = await self._outcome(example, on_thread)
+        try:
+            with recording(recorder):
+                result = await self._outcome(example, on_thread)
+        except Deferred:  # the example has no answer yet, and is asked again in the next pass
+            return
         recorder.keep_reused()
         elapsed = time.perf_counter() - began
         if result["status"] == "ok":
             made = [call.row for call in recorder.answered] if self.experiment.makes_one_call else []
             # of a chat target, the latency of its last attempt, without the wait for the limiter
             of_call = made[0].latency_s if made else None
-            result.setdefault("latency_s", elapsed if of_call is None else of_call)
+            measured = None if recorder.has_batched else elapsed
+            result.setdefault("latency_s", measured if of_call is None else of_call)
             if made and end_of(made[-1].finish_reason) == "truncated":
                 result["error_kind"] = "truncated"  # scored all the same, and counted
         is_known = recorder.has_calls or recorder.has_lost_calls
@@ -185,6 +190,9 @@ class _Answering:
                     is_on_loop = on_thread or self.is_async
                     value = await awaited(value) if is_on_loop else loop.run(awaited(value))
                 charge(value)
+        except Deferred:
+            self.breaker.leave(is_trial, "stopped", None)  # nothing is known
+            raise
         except BaseException as error:  # the user's code may exit, or cancel itself; the run goes on
             if loop.ends_work(error):
                 raise

@@ -58,6 +58,24 @@ def spent_by(store: Store, row: Started) -> Paid:
     return spent_since(store, f"{row.evaluation_id}-", row.started_at)
 
 
+def run_of(row: Started) -> str:
+    """Return the name of a run that its resumptions share: a run group, a comparison, or a trace evaluation."""
+    if isinstance(row, ExperimentRow):
+        return row.run_group
+    return row.comparison_id if isinstance(row, ComparisonSetRow) else row.evaluation_id
+
+
+def owners_of(store: Store, row: Started) -> list[str]:
+    """Return the ids that the calls of a run are kept under."""
+    if isinstance(row, ExperimentRow):
+        query = "select experiment_id from source.experiments where run_group = ?"
+        return [identity for (identity,) in store.query(query, [row.run_group])]
+    if isinstance(row, ComparisonSetRow):
+        return [row.comparison_id]
+    query = "select distinct experiment_id from source.calls where starts_with(experiment_id, ?)"
+    return [identity for (identity,) in store.query(query, [f"{row.evaluation_id}-"])]
+
+
 def left_of(spec: AnySpec, spent: Paid) -> Left:
     """Return what is left of the limits of a spec."""
     usd, calls, counts_unknown = spec.budget_usd, spec.max_calls, spec.budget_counts_unknown

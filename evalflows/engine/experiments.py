@@ -219,12 +219,13 @@ def _made(run: Context, experiment_id: str) -> Experiment:
     are_made = not looks_up or bool(prepared.summary_evaluators)
     ledger = run.ledger(experiment_id, are_made=are_made)
     budget = run.budget(row)
-    factory = running.EvaluatorFactory(spec, ledger, budget, run.calls)
+    factory = running.EvaluatorFactory(spec, ledger, budget, run.calls, partial(run.batches, row))
     examples = in_running_order(row, load_snapshot(store, row.snapshot_id))
     target = next(target for target in spec.targets if target.name == row.target)
-    models = {name: factory.complete(name) for name, _ in target.connections}
+    mode = target.mode if isinstance(target, ChatTarget) else "direct"
+    models = {name: factory.complete(name, mode=mode) for name, _ in target.connections}
     evaluators = [factory.evaluator(evaluator, examples) for evaluator in prepared.evaluators]
-    summaries = [factory.evaluator(evaluator, examples) for evaluator in prepared.summary_evaluators]
+    summaries = [factory.evaluator(evaluator, examples).directly() for evaluator in prepared.summary_evaluators]
     return Experiment(
         run=run,
         row=row,

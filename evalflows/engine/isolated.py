@@ -16,6 +16,7 @@ import cloudpickle
 from evalflows.engine.child import receive, send, start_child
 from evalflows.evaluators.binding import Bound
 from evalflows.evaluators.score import Judgement, Preference
+from evalflows.llm.batches import Deferred
 from evalflows.llm.endpoint_errors import fault_of
 from evalflows.specs.errors import CallError, ErrorKind, InputError, describe
 
@@ -157,6 +158,9 @@ def _reply(calls: ModelCalls, content: tuple[str, Any, Any], failed: list[BaseEx
         call = calls[name]
         assert call is not None
         return "answer", call(*args, **kwargs)
+    except Deferred as deferred:
+        failed.append(deferred)
+        return "error", ("expired", "a batch will answer")
     except Exception as error:
         failed.append(error)
         fault = fault_of(error)

@@ -23,6 +23,7 @@ from evalflows.engine.results import EvaluationResult, failed_result
 from evalflows.engine.running import RunnableEvaluator
 from evalflows.engine.spec_evaluators import is_ours
 from evalflows.llm import loop
+from evalflows.llm.batches import Deferred
 from evalflows.specs.errors import REFUSED_BY_BUDGET, RETRIED_LATER
 from evalflows.specs.escaping import print_note
 from evalflows.specs.evaluator import TierSpec
@@ -128,6 +129,7 @@ class Judging(Generic[Subject]):
         self._quick: defaultdict[str, list[tuple[Subject, EvaluationResult]]] = defaultdict(list)  # by evaluator
         self._chunk, self._n_seen, self._run_id = chunk, 0, ""
         self._due = self._anchors_due()
+        self.deferred: set[str] = set()  # ids of subjects of which a batch will answer a call
         self._retryable: list[tuple[RunnableEvaluator, str]] = []  # of each judgement that a retry may bring
         self._over_budget: list[str] = []  # the errors of judgements that the budget did not pay
         self._is_spent = False  # whether no further judgement is paid
@@ -216,9 +218,12 @@ class Judging(Generic[Subject]):
         (example,) = anchors.examples.rows([due.number])
         identity = derived_id("anchor", owner, self._chunk.part_name, anchors.judge.bound.name, example.example_id)
         available = anchors.arguments(example, identity)
-        results = await judge_with(
-            anchors.judge, available, spool=self._spool, experiment_id=owner, subject_id=identity
-        )
+        try:
+            results = await judge_with(
+                anchors.judge, available, spool=self._spool, experiment_id=owner, subject_id=identity
+            )
+        except Deferred:
+            return
         for row in anchors.rows(example, results, identity=identity, owner=owner, run_id=self._run_id):
             self._spool.add("sentinels", row)
 
@@ -281,6 +286,8 @@ class Judging(Generic[Subject]):
             name, rows = evaluator.bound.name, self._of_subject
             before = (rows.get(self._job.id_of(subject), ()) for subject in subjects)
             numbers = [number for number, of_one in enumerate(before) if all(row.evaluator != name for row in of_one)]
+        if self.deferred and evaluator.asks_for_scores:  # they are not whole yet
+            numbers = [number for number in numbers if self._job.id_of(subjects[number]) not in self.deferred]
         drawn, others = self._job.sampled(evaluator, subjects, numbers)
         for number in others:
             result = EvaluationResult(metric=evaluator.bound.name, status="sampled_out", attempts=0)
@@ -297,7 +304,8 @@ class Judging(Generic[Subject]):
         undecided: list[Subject] | None,
         subject: Subject,
     ) -> None:
-        """Judge a subject with a tier: the results are kept, or the subject is added to `undecided`."""
+        """Judge a subject with a tier: the results are kept, or the subject is added to `undecided`; neither if a batch
+        will answer."""
         job, began = self._job, time.perf_counter()
         results = job.settled(evaluator, subject)
         if not results:
@@ -308,7 +316,11 @@ class Judging(Generic[Subject]):
             else:
                 available = job.arguments(requested, subject, self._of_subject.get(key, ()))
                 owner = job.owner_of(subject)
-                results = await judge_with(tier, available, spool=self._spool, experiment_id=owner, subject_id=key)
+                try:
+                    results = await judge_with(tier, available, spool=self._spool, experiment_id=owner, subject_id=key)
+                except Deferred:
+                    self.deferred.add(key)
+                    return
                 results = job.checked(tier, subject, results)
             results = with_earlier_cost(results, spent.get(key))
             if undecided is not None and is_undecided(tier, results):
@@ -387,6 +399,9 @@ def judge_chunk(job: Job[Subject], chunk: Any, loaded: Loaded[Subject]) -> Outco
         for subjects in in_blocks(loaded.subjects, job.size_of):
             loop.run(judging.judge(subjects))
         loop.run(judging.judge_other_anchors())
+        if judging.deferred and not isinstance(loaded.subjects, Iterator):  # composites come when their parts are there
+            whole = [subject for subject in loaded.subjects if job.id_of(subject) not in judging.deferred]
+            loaded = loaded._replace(subjects=whole)
         chunk = job.combined(chunk, loaded, judging.rows_of, spool)
     return Outcome(judging.transient, loaded.n_subjects, chunk)
 

@@ -23,6 +23,7 @@ from evalflows.engine.workers import run_sync
 from evalflows.evaluators.binding import Bound, read_returned
 from evalflows.evaluators.score import Judgement, Preference, number_in
 from evalflows.llm import loop
+from evalflows.llm.batches import Deferred
 from evalflows.llm.breaker import COUNTED
 from evalflows.llm.endpoint_errors import fault_of
 from evalflows.llm.ledger import NO_USAGE, UNRECORDED, Recorder, has_called, recording
@@ -45,13 +46,17 @@ async def judge_with(
     """Judge one subject with an evaluator, and return one result per metric; the first has the cost of all.
 
     `available` has the arguments that the evaluator may request. Its model calls are stored in the spool and charged to
-    the experiment. If its endpoint is down, its fallback judges.
+    the experiment. If its endpoint is down, its fallback judges. Raise Deferred if a batch will answer a call.
     """
     recorder, began = _recorder(evaluator, spool, experiment_id, subject_id), time.perf_counter()
     with recording(recorder):
         results = await _call(evaluator, available)
+        if recorder.is_deferred:  # whatever the user's code made of it
+            raise Deferred
         if evaluator.fallback and all(_is_down(result) for result in results):
             results = await _judge_by_fallback(evaluator, evaluator.fallback, available, results)
+            if recorder.is_deferred:
+                raise Deferred
     return _with_cost(evaluator, results, recorder, time.perf_counter() - began)
 
 
@@ -83,6 +88,9 @@ async def _call(evaluator: RunnableEvaluator, available: Mapping[str, Any]) -> l
             returned = evaluator.bound.call(available)
             if isawaitable(returned):
                 returned = await returned if evaluator.bound.is_async else loop.run(_awaited(returned))
+    except Deferred:
+        evaluator.breaker.leave(is_trial, "stopped", None)  # nothing is known
+        raise
     except BaseException as error:  # the user's code may exit, or cancel itself; the run goes on
         return _leave(evaluator, is_trial, [_raised(evaluator, error)])
     return _leave(evaluator, is_trial, _results(evaluator, returned, available))
@@ -194,7 +202,7 @@ def _with_cost(
     costed = []
     for result in results:
         tried = attempts if result.attempts is None else result.attempts
-        took = elapsed if result.status in ("scored", "not_applicable") else None
+        took = elapsed if result.status in ("scored", "not_applicable") and not recorder.has_batched else None
         costed.append(result.with_cost(judge_model, tried, took, usage))
         usage = NO_USAGE
     return costed

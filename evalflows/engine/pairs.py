@@ -209,7 +209,7 @@ def _made(run: Context, comparison_id: str) -> Comparison:
     experiments = experiments_of(store, row.experiments)
     ledger = run.ledger(comparison_id)
     budget = run.budget(row)
-    factory = EvaluatorFactory(spec, ledger, budget, run.calls)
+    factory = EvaluatorFactory(spec, ledger, budget, run.calls, partial(run.batches, row))
     evaluators = [factory.evaluator(evaluator, None) for evaluator in prepared.evaluators]
     return Comparison(
         run=run,

@@ -7,7 +7,7 @@ process that chunks are sent to makes one of its own, from what is stored.
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -15,13 +15,16 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from evalflows.engine.budget_parts import Started, spent_by
+from evalflows.engine.budget_parts import Started, owners_of, run_of, spent_by
 from evalflows.engine.chunks import NOTHING_PAID
 from evalflows.engine.prepare import Prepared, bind
 from evalflows.engine.quick_processes import QUICK_CHUNKS_AT_ONCE, QuickProcesses
 from evalflows.engine.tally import Tally
 from evalflows.engine.workers import Workers
+from evalflows.llm import loop
+from evalflows.llm.batches import Batches
 from evalflows.llm.budget import Budget, DividedBudget
+from evalflows.llm.calls import Endpoint
 from evalflows.llm.ledger import Calls, Ledger
 from evalflows.specs.process_memory import collect_rarely, return_memory
 from evalflows.store.records import LimitRow, new_id
@@ -35,6 +38,9 @@ _taking = threading.Lock()
 
 class JobOfRun(Protocol):
     """A job, as far as its run knows it: see `engine/job.py`."""
+
+    @property
+    def endpoints(self) -> Sequence[Endpoint]: ...
 
     def check_code(self, *, in_cluster: bool) -> None: ...
 
@@ -82,6 +88,7 @@ class SharedByTargets:
 
     budget: Budget | None = None
     ledger: Ledger | None = None
+    batches: Batches | None = None
     answering: Workers | None = None
     noted: set[str] = field(default_factory=set)
     """Notes on what judges are shown that were printed."""
@@ -170,6 +177,18 @@ class RunContext(Generic[Of]):
             self.shared.budget = Budget.after(before, usd=usd, calls=calls, counts_unknown=counts_unknown)
         return self.shared.budget
 
+    def batches(self, row: Started) -> Batches:
+        """Return the batches of the run that a row has started, with those that it left open before."""
+        with self._lock:
+            if self.shared.batches is None:
+                self.shared.batches = Batches(self.store, run_of(row), owners_of(self.store, row))
+            return self.shared.batches
+
+    @property
+    def endpoints(self) -> dict[str, Endpoint]:
+        """The endpoints of the jobs that this process has worked on, by connection."""
+        return {endpoint.name: endpoint for job in self._jobs.values() for endpoint in job.endpoints}
+
     def known_job(self, identity: str) -> JobOfRun | None:
         """Return a job if this process has worked on it."""
         return self._jobs.get(identity)
@@ -180,6 +199,8 @@ class RunContext(Generic[Of]):
             for job in self._jobs.values():
                 job.close()
             self._jobs.clear()
+            if self.shared.batches is not None:
+                loop.call(self.shared.batches.close)
             self.shared = SharedByTargets()
 
     def end_processes(self) -> None:

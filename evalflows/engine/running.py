@@ -6,7 +6,7 @@ import math
 import os
 import socket
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -19,6 +19,7 @@ from evalflows.engine.spec_evaluators import PreparedEvaluator, evaluator_versio
 from evalflows.engine.workers import Workers
 from evalflows.evaluators.binding import Bound
 from evalflows.llm import loop
+from evalflows.llm.batches import Batches
 from evalflows.llm.breaker import Breaker
 from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Completer, Embedder, Endpoint
@@ -27,7 +28,7 @@ from evalflows.llm.connections import known, resolve
 from evalflows.llm.ledger import Calls, Ledger
 from evalflows.specs.attachments import Base64
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.specs.connections import ConnectionSpec
+from evalflows.specs.connections import ConnectionSpec, EndpointConnection, Mode
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec, as_key
 from evalflows.specs.experiment import ExperimentSpec
@@ -116,6 +117,12 @@ class RunnableEvaluator:
         """Whether it is a judge of ours, which gets names of files in its arguments, and files beside its prompt."""
         return self.complete is not None and is_ours(self.spec)
 
+    def directly(self) -> "RunnableEvaluator":
+        """Return it with calls that wait for no batch."""
+        complete = self.complete.directly() if isinstance(self.complete, Completer) else self.complete
+        embed = self.embed.directly() if isinstance(self.embed, Embedder) else self.embed
+        return replace(self, complete=complete, embed=embed)
+
     @property
     def is_rule(self) -> bool:
         """Whether it is a plain function that asks for no model and has no time limit, tiers or fallback."""
@@ -136,6 +143,16 @@ class RunnableEvaluator:
             yield self.fallback
 
 
+def mode_of(mode: Mode | None, spec: AnySpec, connection: ConnectionSpec) -> Mode:
+    """Return how the calls of a target or evaluator are made: as it says, else as its spec does, else its connection.
+
+    The model of this machine has no batches.
+    """
+    if not isinstance(connection, EndpointConnection):
+        return "direct"
+    return mode or spec.mode or connection.mode
+
+
 def endpoints_of(evaluators: Iterable[RunnableEvaluator]) -> list[Endpoint]:
     """Return the endpoints of evaluators, their tiers and fallbacks, each once; models in this process have none."""
     calls = [call for e in evaluators for judge in e.all for call in (judge.complete, judge.embed)]
@@ -150,6 +167,7 @@ class EvaluatorFactory:
     ledger: Ledger
     budget: Budget
     calls: Calls = field(default_factory=Calls)
+    batches: Callable[[], Batches] | None = None  # of the run; None if it makes all calls directly
 
     def evaluator(
         self, evaluator: PreparedEvaluator[JudgeSpec], examples: Sequence[ExampleRow] | None
@@ -179,9 +197,11 @@ class EvaluatorFactory:
             spec=spec,
             bound=bound,
             version=evaluator_version(evaluator, self.spec.connections),
-            complete=self.complete(name, spec.model) if name and completes else None,
+            complete=self.complete(name, spec.model, spec.mode) if name and completes else None,
             # With both requested, `model` is for complete, and embed uses the connection's embedding model.
-            embed=self._embed(name, None if completes else spec.model) if name and bound.asks_for("embed") else None,
+            embed=self._embed(name, None if completes else spec.model, spec.mode)
+            if name and bound.asks_for("embed")
+            else None,
             breaker=self.breaker(),
             may_call=any(map(evaluator_may_call_unrecorded, evaluator.all)),
             metrics=of_items.metrics if of_items else {},
@@ -202,15 +222,19 @@ class EvaluatorFactory:
         except InputError:  # of the shared file, which this run may not need
             return tuple(self.spec.connections.values())
 
-    def complete(self, name: str, model: str | None = None) -> Completer:
+    def complete(self, name: str, model: str | None = None, mode: Mode | None = None) -> Completer:
         connection = resolve(name, self.spec.connections)
-        key = key_for(name, connection)
-        return completer(name, connection, self.ledger, key=key, model=model, budget=self.budget)
+        key, batches = key_for(name, connection), self._batches(connection, mode)
+        return completer(name, connection, self.ledger, key=key, model=model, budget=self.budget, batches=batches)
 
-    def _embed(self, name: str, model: str | None) -> Embed:
+    def _embed(self, name: str, model: str | None, mode: Mode | None) -> Embed:
         connection = resolve(name, self.spec.connections)
-        key = key_for(name, connection)
-        return embedder(name, connection, self.ledger, key=key, model=model, budget=self.budget)
+        key, batches = key_for(name, connection), self._batches(connection, mode)
+        return embedder(name, connection, self.ledger, key=key, model=model, budget=self.budget, batches=batches)
+
+    def _batches(self, connection: ConnectionSpec, mode: Mode | None) -> Callable[[], Batches] | None:
+        """Return the batches of the run if they answer the calls of a target or evaluator with this mode."""
+        return self.batches if mode_of(mode, self.spec, connection) == "batch" else None
 
     def breaker(self, first: int = 0) -> Breaker:
         return Breaker(self.spec.breaker_window, self.spec.breaker_pause_s, first=first)

@@ -322,7 +322,7 @@ def _made(run: Context, batch_id: str) -> TraceEvaluation:
     spec = prepared.spec
     budget = run.budget(batch)
     ledger = run.ledger(batch.evaluation_id)
-    factory = EvaluatorFactory(spec, ledger, budget, run.calls)
+    factory = EvaluatorFactory(spec, ledger, budget, run.calls, partial(run.batches, batch))
     versions = {judge.name: judge.version for judge in prepared.described if judge.scope != "mapper"}
     made = [factory.evaluator(evaluator, None) for evaluator in prepared.evaluators]
     evaluators = [replace(e, version=versions[e.bound.name]) if e.asks_for_scores else e for e in made]

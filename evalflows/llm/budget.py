@@ -109,6 +109,22 @@ class Budget:
             waiting, self._changed = self._changed, []
         _wake_all(waiting)
 
+    def correct(
+        self, before_usd: float | None, cost_usd: float | None, estimated_usd: float | None, *, calls: int = 0
+    ) -> None:
+        """Replace the estimate of a call that was recorded as paid by what it cost; if that is unknown, an estimate.
+
+        `calls` is added to the number of calls: -1 for a call that was not made after all.
+        """
+        estimate = None if cost_usd is not None else estimated_usd
+        with self._lock:
+            self.spent_usd += (cost_usd or estimate or 0.0) - (before_usd or 0.0)
+            self.estimated_usd += (estimate or 0.0) - (before_usd or 0.0)
+            self.unknown += (cost_usd is None and estimate is None) - (before_usd is None)
+            self.spent_calls += calls
+            waiting, self._changed = self._changed, []
+        _wake_all(waiting)
+
     @classmethod
     def after(cls, paid: "Paid", *, usd: float | None, calls: int | None, counts_unknown: bool) -> "Budget":
         """Return a budget with these limits, of which that much is spent."""

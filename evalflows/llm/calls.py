@@ -1,6 +1,7 @@
 """The path of every model call: ledger, budget, limiter, attempts, reading the answer, recording cost and time.
 
-`complete` gives chat completions, `embed` embeddings; each text is paid once.
+`complete` gives chat completions, `embed` embeddings; each text is paid once. A call that a batch answers goes the same
+way in two passes: the first collects it, the second reads its answer.
 """
 
 import asyncio
@@ -10,11 +11,12 @@ import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from evalflows.llm import structured_output
 from evalflows.llm.answers import completion_fields, end_of, finish_of, has_thinking, is_empty
-from evalflows.llm.attempts import Attempts
+from evalflows.llm.attempts import RETRYABLE, Attempts
+from evalflows.llm.batches import Answer, Batches, Deferred, Earlier, Held, limits_of
 from evalflows.llm.budget import Budget
 from evalflows.llm.endpoint_errors import as_kept_json, spec_hint
 from evalflows.llm.ledger import AnsweredCall, Ledger, current, key_of_text, sum_unless_unknown
@@ -23,7 +25,7 @@ from evalflows.llm.prices import LONG_ANSWER, Price, Tokens, price_of, tokens_of
 from evalflows.llm.rate_limits import RateLimit, read_rate_limit
 from evalflows.specs.attachments import has_reference, opened_parts, without_contents
 from evalflows.specs.connections import ConnectionSpec
-from evalflows.specs.errors import REFUSED_BY_BUDGET, CallError, InputError
+from evalflows.specs.errors import NOT_ATTEMPTED, REFUSED_BY_BUDGET, UNREACHABLE, CallError, InputError
 from evalflows.specs.protocols import Completion, Message
 from evalflows.store.records import CallRow, new_id, now, to_json
 
@@ -38,6 +40,9 @@ PATHS: dict[str, str] = {"chat": "/chat/completions", "embedding": "/embeddings"
 
 MAX_TOKENS = ("max_tokens", "max_completion_tokens")
 """The parameters of a request that limit the length of its answer."""
+
+TOGETHER_S = 0.005
+"""Seconds in which an item makes the calls that it makes at the same time."""
 
 LARGEST = 3.4028234663852886e38
 """The largest 32-bit float."""
@@ -119,14 +124,21 @@ class _Bill:
 class Caller:
     """Calls one endpoint for one experiment; identical calls are paid once."""
 
-    def __init__(self, endpoint: Endpoint, ledger: Ledger, budget: Budget) -> None:
-        self.endpoint, self._ledger, self._budget = endpoint, ledger, budget
+    def __init__(
+        self, endpoint: Endpoint, ledger: Ledger, budget: Budget, batches: Callable[[], Batches] | None = None
+    ) -> None:
+        """Args: batches: of the run, if its calls are answered by batches."""
+        self.endpoint, self._ledger, self._budget, self._batches = endpoint, ledger, budget, batches
+
+    def directly(self) -> "Caller":
+        """Return a caller that makes all calls at once."""
+        return Caller(self.endpoint, self._ledger, self._budget)
 
     async def call(self, kind: Kind, request: Mapping[str, Any], read: Read, repeat: int = 0) -> tuple[CallRow, bool]:
         """Return the row of the call that answers a request, and whether it was cached.
 
         A call is recorded before its answer is used; identical requests meanwhile wait for it. Raise CallError if
-        every attempt failed or the budget is spent.
+        every attempt failed or the budget is spent; raise Deferred if a batch will answer it.
         """
         ledger, recorder, text = self._ledger, current(), without_contents(to_json(request))
         key = key_of_text(self.endpoint.identity, text + _order(request), repeat, kind)
@@ -136,10 +148,12 @@ class Caller:
         cached = row is not None
         if row is None:
             with ledger.making(key) as made:
-                row = await self._make(self._row(kind, key, text, request, repeat), request, read)
+                row = await self._answered(self._row(kind, key, text, request, repeat), request, read)
                 if recorder:
                     recorder.store(row)
                     recorder.failed += [row] if row.status == "failed" else []
+                if self._batches is not None:
+                    self._batches().read(key)  # only now that its row is on disk
                 ledger.add(row)
                 made.set_result(row)
         if row.status == "failed":
@@ -147,6 +161,111 @@ class Caller:
         if recorder:
             recorder.answered.append(AnsweredCall(row, cached))
         return row, cached
+
+    async def _answered(self, row: CallRow, request: Mapping[str, Any], read: Read) -> CallRow:
+        """Return the row of a call that is made now, or that a batch has answered."""
+        if self._batches is None:
+            return await self._make(row, request, read)
+        batches = self._batches()
+        held = batches.held(row.call_key)
+        if held is None:
+            await self._collect(batches, row, request, Earlier(), None)
+        assert held is not None
+        answer = batches.answer(held)
+        if answer is None:
+            await self._put_off(batches)
+        assert answer is not None
+        row = replace(row, call_id=held.call_id, batch_id=held.batch.provider_id)
+        return await self._read(batches, held, row, request, answer, read)
+
+    async def _read(
+        self,
+        batches: Batches,
+        held: Held,
+        row: CallRow,
+        request: Mapping[str, Any],
+        answer: Answer | CallError,
+        read: Read,
+    ) -> CallRow:
+        """Return the row of a call that a batch has answered. If the answer is of no use, collect the call again; after
+        as many batches as the connection allows, make it directly or return the failed row."""
+        from evalflows.llm.client import Response  # late: it loads the SDK
+
+        limits, earlier = limits_of(self.endpoint.connection), held.earlier
+        price, tokens = self._price(row.model), self._estimate(row, request)
+        bill = _Bill(price, price.cost(tokens) if price else None, used=earlier.used, cost=earlier.cost)
+        bill.spent, bill.was_sent, attempts = earlier.spent, True, earlier.attempts + 1
+        row, fields = replace(row, attempts=attempts), dict[str, Any]()
+        try:
+            if isinstance(answer, CallError):
+                raise answer
+            response = Response(answer.body, {})
+            bill.add_answer(row, response, tokens_of(answer.body))
+            fields = {"status": "ok", "provider_request_id": answer.request_id} | read(response)
+        except CallError as error:
+            may_retry = error.kind in RETRYABLE or error.kind == "expired"
+            if may_retry and attempts < limits.attempts:
+                again = Earlier(attempts=attempts, used=bill.used, cost=bill.cost, spent=bill.spent)
+                await self._collect(batches, replace(row, batch_id=None), request, again, held.estimate)
+            if error.kind == "expired" and limits.then == "direct":
+                self._budget.correct(held.estimate, 0.0, None, calls=-1)
+                return await self._make(replace(row, batch_id=None), request, read)
+            error.attempts = attempts
+            if error.kind in UNREACHABLE | NOT_ATTEMPTED:
+                batches.give_up(row.call_key, error)
+            received = error.received
+            if received is None and not isinstance(answer, CallError):
+                received, error.finish_reason = as_kept_json(json.dumps(answer.body)), finish_of(answer.body)
+            fields = {
+                "error": str(error),
+                "error_kind": error.kind,
+                "response": received,
+                "finish_reason": error.finish_reason,
+            }
+        made = replace(row, recorded_at=now(), **fields, **bill.close())
+        self._budget.correct(held.estimate, made.cost_usd, made.estimated_usd)
+        return made
+
+    async def _collect(
+        self, batches: Batches, row: CallRow, request: Mapping[str, Any], earlier: Earlier, before_usd: float | None
+    ) -> NoReturn:
+        """Collect a call for the next batch, with what it may cost set aside as spent; then raise Deferred.
+
+        If the budget has no room for it, it is put off as long as other calls may turn out to cost less than estimated.
+        Raise CallError if they cannot. `before_usd` is what was set aside for an earlier attempt.
+        """
+        price = self._price(row.model)
+        attempt = price.cost(self._estimate(row, request)) if price else None
+        estimate = sum_unless_unknown(earlier.spent, attempt)
+        if earlier.attempts:
+            self._budget.correct(before_usd, None, estimate)
+        else:
+            try:
+                reservation = await self._budget.reserve(estimate)
+            except CallError:
+                if batches.may_free_budget:
+                    await self._put_off(batches)
+                raise
+            self._budget.settle(reservation, None, estimated_usd=estimate)
+        opened = await self._opened(row, request)
+        batches.collect(self.endpoint, PATHS[row.kind], row, opened, estimate=estimate, earlier=earlier)
+        await self._put_off(batches)
+
+    async def _put_off(self, batches: Batches) -> NoReturn:
+        """Raise Deferred, once the calls that the item makes at the same time have been collected too."""
+        batches.deferred += 1
+        if (recorder := current()) is not None:
+            recorder.is_deferred = True
+        await asyncio.sleep(TOGETHER_S)
+        raise Deferred
+
+    def _price(self, model: str) -> Price | None:
+        """Return the price of a call: that of a batch, if batches answer."""
+        connection = self.endpoint.connection
+        price = price_of(connection, model)
+        if price is None or self._batches is None:
+            return price
+        return replace(price, share=limits_of(connection).price)
 
     async def _make(self, row: CallRow, request: Mapping[str, Any], read: Read) -> CallRow:
         """Make a call within the budget, until an attempt succeeds or none can cure it.
@@ -295,6 +414,10 @@ class Completer:
     def __init__(self, caller: Caller, model: str | None) -> None:
         self.endpoint, self._caller, self._model = caller.endpoint, caller, model
 
+    def directly(self) -> "Completer":
+        """Return one that waits for no batch."""
+        return Completer(self._caller.directly(), self._model)
+
     async def __call__(
         self,
         messages: str | Sequence[Message],
@@ -368,6 +491,10 @@ class Embedder:
 
     def __init__(self, caller: Caller, model: str | None) -> None:
         self.endpoint, self._caller, self._model = caller.endpoint, caller, model
+
+    def directly(self) -> "Embedder":
+        """Return one that waits for no batch."""
+        return Embedder(self._caller.directly(), self._model)
 
     async def __call__(self, texts: Sequence[str], *, model: str | None = None) -> list[list[float]]:
         model = model or self._model

@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 import aiohttp
@@ -18,6 +18,9 @@ from evalflows.llm.endpoint_errors import MIN_PROVIDER_KEY_CHARS, as_kept_json, 
 from evalflows.specs.connections import ConnectionSpec, EndpointConnection
 from evalflows.specs.errors import CallError
 from evalflows.specs.permitted import may_receive, variable
+
+if TYPE_CHECKING:
+    from evalflows.llm.batches import BatchService
 
 LONGEST_MESSAGE = 200
 """Most characters of what is said about a malformed response."""
@@ -135,9 +138,20 @@ class Client:
         if not all(may_receive(base_url, variable(name)) for name in SENT_BY_SDK):
             self._sdk.organization = self._sdk.project = None
             self._sdk._custom_headers = headers
+        self._batches: BatchService | None = None
 
     async def close(self) -> None:
         await self._sdk.close()
+
+    def batches(self) -> "BatchService | None":
+        """Return the endpoint's batch interface; None if it has none."""
+        if not isinstance(self._connection, EndpointConnection):
+            return None
+        if self._batches is None:
+            from evalflows.llm.openai_batches import OpenAiBatches  # late: most runs have none
+
+            self._batches = OpenAiBatches(self._sdk, self._redacted)
+        return self._batches
 
     async def open_connections(self, count: int, run: str) -> None:
         """Open the connections of a run before its first call: as many as there may be, at most `count`."""

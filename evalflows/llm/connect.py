@@ -1,10 +1,11 @@
 """Build `complete` and `embed` for a connection."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from evalflows.llm import local, loop
+from evalflows.llm.batches import Batches
 from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Caller, Completer, Embedder, Endpoint
 from evalflows.llm.connections import address, headers_of, key_of
@@ -24,8 +25,10 @@ def completer(
     key: str | None = None,
     model: str | None = None,
     budget: Budget | None = None,
+    batches: Callable[[], Batches] | None = None,
 ) -> Completer:
-    """Build `complete` for an experiment. `key` takes precedence over the environment's.
+    """Build `complete` for an experiment. `key` takes precedence over the environment's; `batches` are those of the run
+    that answer its calls, if any do.
 
     Client and limiter are shared by all users of a connection in this process. Raise InputError if the connection
     lacks something.
@@ -39,7 +42,8 @@ def completer(
     else:
         model, base_url, identity = model or connection.model, connection.base_url, address(connection).rstrip("/")
         key = key or key_of(name, connection)
-    return Completer(Caller(_endpoint(name, connection, base_url, identity, key), ledger, budget or Budget()), model)
+    endpoint = _endpoint(name, connection, base_url, identity, key)
+    return Completer(Caller(endpoint, ledger, budget or Budget(), batches), model)
 
 
 def embedder(
@@ -50,6 +54,7 @@ def embedder(
     key: str | None = None,
     model: str | None = None,
     budget: Budget | None = None,
+    batches: Callable[[], Batches] | None = None,
 ) -> Embed:
     """Build `embed` for an experiment, like `completer`. The local model needs neither a server nor the ledger."""
     if isinstance(connection, LocalConnection):
@@ -57,7 +62,7 @@ def embedder(
         return _embed_here
     identity = address(connection).rstrip("/")
     endpoint = _endpoint(name, connection, connection.base_url, identity, key or key_of(name, connection))
-    return Embedder(Caller(endpoint, ledger, budget or Budget()), model or connection.embedding_model)
+    return Embedder(Caller(endpoint, ledger, budget or Budget(), batches), model or connection.embedding_model)
 
 
 async def _embed_here(texts: Sequence[str], *, model: str | None = None) -> list[list[float]]:

@@ -287,6 +287,7 @@ class Recorder:
     ledger: Ledger | None = None  # for calls of the user's own clients; None: each is made
     asked: Counter[str] = field(default_factory=Counter)  # requests to these so far, by key: the next is a repeat
     unsure: list[CallRow] = field(default_factory=list)  # that may be reused if what was made of them is a score
+    is_deferred: bool = False  # whether a batch will answer one of its calls, so that the item is made again then
     has_lost_calls: bool = False  # whether calls were made meanwhile of which nobody knows whose they are
     others: dict[str, "Recorder"] = field(
         default_factory=dict
@@ -337,6 +338,11 @@ class Recorder:
             if self.ledger is not None:
                 loop.soon(self.ledger.add, again)
         self.unsure.clear()
+
+    @property
+    def has_batched(self) -> bool:
+        """Whether a batch has answered one of its calls: how long that took says nothing of the model."""
+        return any(call.row.batch_id for call in self.answered)
 
     @property
     def has_calls(self) -> bool:

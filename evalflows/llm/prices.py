@@ -69,6 +69,7 @@ class Price:
     usd_per_million_output_tokens: float
     listed: Any = None
     by_name: str = ""  # the provider whose price it is, if only the model's name says so
+    share: float = 1.0  # of it that is paid, as in a batch
 
     def note(self, model: str) -> str:
         """Say that only the model's name tells its price; empty if its address or a connection does."""
@@ -85,9 +86,9 @@ class Price:
 
             cached = min(tokens.cached or 0, tokens.into)  # some providers do not count cached tokens as input
             usage = Usage(input_tokens=tokens.into, cache_read_tokens=cached or None, output_tokens=tokens.out or None)
-            return float(self.listed.calc_price(usage)["total_price"])
+            return self.share * float(self.listed.calc_price(usage)["total_price"])
         out = (tokens.out or 0) * self.usd_per_million_output_tokens
-        return (tokens.into * self.usd_per_million_input_tokens + out) / 1e6
+        return self.share * (tokens.into * self.usd_per_million_input_tokens + out) / 1e6
 
 
 @cache

@@ -11,6 +11,29 @@ AnswerForm = Literal["json_schema", "tool_call", "text"]
 tags at the end of the text if it supports no tools either."""
 
 
+Mode = Literal["direct", "batch"]
+"""How calls are made: each at once, or together by the provider's batch interface."""
+
+
+class BatchSpec(BaseModel, extra="forbid", frozen=True):
+    """How a provider's batch interface is used. Defaults are OpenAI's limits and price."""
+
+    rows: int = Field(50_000, ge=1, description="Maximum number of calls in a batch")
+    mb: float = Field(200.0, gt=0, description="Maximum size of a batch's file, in megabytes")
+    price: float = Field(
+        0.5, ge=0, le=1, description="The price of a call in a batch, as a share of that of a direct call"
+    )
+    attempts: int = Field(
+        3, ge=1, description="Maximum number of batches in which a call that expired or was not run is submitted"
+    )
+    then: Literal["fail", "direct"] = Field(
+        "fail", description="What becomes of a call that no batch has answered: it fails, or is made directly"
+    )
+    poll_s: float = Field(
+        10.0, gt=0, description="Seconds until a batch is looked at first; the interval grows to at most 300"
+    )
+
+
 class _Connection(BaseModel, extra="forbid", frozen=True):
     model: str | None = Field(None, description="The model to use if a target or an evaluator does not name one")
     embedding_model: str | None = Field(None, description="The embedding model to use if none is named")
@@ -76,6 +99,8 @@ class EndpointConnection(_Connection):
     read_timeout_s: float | None = Field(
         None, gt=0, description="Timeout for the next piece of a response, in seconds; default: timeout_s"
     )
+    mode: Mode = Field("direct", description="How calls are made: direct, or batch, by the provider's batch interface")
+    batch: BatchSpec = Field(BatchSpec(), description="How the provider's batch interface is used")
     price_list: str | None = Field(
         None,
         description="The provider in the price list whose prices apply, such as openai; default: inferred from "

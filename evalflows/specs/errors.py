@@ -32,6 +32,7 @@ ErrorKind = Literal[
     "world_failed",  # a world could not be built, or has a state that is no JSON
     "too_many_turns",  # a conversation did not end, or a turn took too many steps
     "invalid_trial",  # a simulated user did not keep to its goal, twice: no fault of the target
+    "expired",  # not attempted: no batch ran the call
     "stopped",  # not attempted: a service was down, or a person cancelled the run
     "over_budget",  # not attempted: the budget or the maximum number of calls was used up
     "unpriced",  # not attempted: the price is unknown, so no budget could be held
@@ -46,7 +47,7 @@ UNREACHABLE: frozenset[ErrorKind] = TRANSIENT | {"authentication", "quota_exhaus
 REFUSED_BY_BUDGET: frozenset[ErrorKind] = frozenset({"over_budget", "unpriced"})
 """Kinds of calls that a budget did not allow."""
 
-NOT_ATTEMPTED: frozenset[ErrorKind] = REFUSED_BY_BUDGET | {"stopped"}
+NOT_ATTEMPTED: frozenset[ErrorKind] = REFUSED_BY_BUDGET | {"stopped", "expired"}
 """Kinds of items that were not attempted at all."""
 
 RETRIED_LATER: frozenset[ErrorKind] = TRANSIENT | {"stopped"}

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from evalflows.specs.attachments import Modality
+from evalflows.specs.connections import Mode
 from evalflows.specs.metric_names import kept_apart
 
 PAIR_LABELS = ("win", "tie")
@@ -51,6 +52,9 @@ class FallbackSpec(BaseModel, extra="forbid", frozen=True):
     args: dict[str, Any] = Field(default_factory=dict, description="Settings, passed by name")
     connection: str | None = Field(None, description="The connection of the judge model")
     model: str | None = Field(None, description="The judge model; default: the connection's model")
+    mode: Mode | None = Field(
+        None, description="How the judge's calls are made: direct or batch; default: as the spec or the connection says"
+    )
     sees: list[Modality] = Field(
         default_factory=list,
         description="Which files of the example and the answers a built-in judge sees: image, audio, file (PDF). "

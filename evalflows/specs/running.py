@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticSerializationError, to_json
 
-from evalflows.specs.connections import Connections
+from evalflows.specs.connections import Connections, Mode
 from evalflows.specs.errors import InputError
 from evalflows.specs.gate import Adjustment
 from evalflows.specs.permitted import own_settings, restricted_folder
@@ -118,6 +118,17 @@ class RunSettings(BaseModel):
         description="Reuse identical model calls of other runs from the ledger; if false, make and pay for every call",
     )
     task_runner: TaskRunner = TaskRunnerSpec()
+    mode: Mode | None = Field(
+        None,
+        description="How model calls are made unless a target or an evaluator says so: direct, or batch, by the "
+        "provider's batch interface within a day; default: as the connection says",
+    )
+    batch_wait_s: float | None = Field(
+        None,
+        ge=0,
+        description="Longest wait for open batches, in seconds, before the run ends to be resumed; default: until they "
+        "have ended",
+    )
 
 
 class ComparedRunSettings(RunSettings):

@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from evalflows.specs.addresses import check_address, check_headers
 from evalflows.specs.columns import AnswerColumns
+from evalflows.specs.connections import Mode
 from evalflows.specs.dialogue import (
     MOST_TURNS,
     STATE,
@@ -42,6 +43,9 @@ class ChatTarget(_Target):
     kind: Literal["chat"]
     connection: str = Field("openai", description="The name of the connection")
     model: str | None = Field(None, description="The model; default: the connection's model")
+    mode: Mode | None = Field(
+        None, description="How its calls are made: direct or batch; default: as the spec or the connection says"
+    )
     system: str | PromptFile | None = Field(
         None, description="System message, or {file: prompts/system.md}; {field} is filled from the inputs"
     )

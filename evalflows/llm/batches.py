@@ -241,7 +241,8 @@ class Batches:
             batch = self._collecting[key] = self._opened(endpoint, row.model, operation)
             self._services[batch.id] = service
         requests, calls = self._files[batch.id]
-        sent = {"row": {name: getattr(row, name) for name in _NAMES}, "estimate": estimate, "earlier": asdict(earlier)}
+        before = asdict(earlier) if earlier.attempts else {}
+        sent = {"row": {name: getattr(row, name) for name in _NAMES}, "estimate": estimate, "earlier": before}
         with storage_errors(self._folder):
             requests.write(line)
             calls.write(orjson.dumps(sent, option=orjson.OPT_APPEND_NEWLINE))
@@ -406,7 +407,8 @@ class Batches:
         with storage_errors(path), path.open("rb") as file:
             for line in file:
                 sent = orjson.loads(line)
-                earlier = Earlier(**{**sent["earlier"], "used": Tokens(**sent["earlier"]["used"])})
+                before = sent["earlier"]
+                earlier = Earlier(**{**before, "used": Tokens(**before["used"])}) if before else Earlier()
                 yield call_row(sent["row"]), sent["estimate"], earlier
 
     def _note_paid(self, batch: Batch) -> None:

@@ -175,7 +175,8 @@ class Caller:
         if answer is None:
             await self._put_off(batches)
         assert answer is not None
-        row = replace(row, call_id=held.call_id, batch_id=held.batch.provider_id)
+        attempts, batch_id = held.earlier.attempts + 1, held.batch.provider_id
+        row = replace(row, call_id=held.call_id, batch_id=batch_id, attempts=attempts)
         return await self._read(batches, held, row, request, answer, read)
 
     async def _read(
@@ -192,10 +193,8 @@ class Caller:
         from evalflows.llm.client import Response  # late: it loads the SDK
 
         limits, earlier = limits_of(self.endpoint.connection), held.earlier
-        price, tokens = self._price(row.model), self._estimate(row, request)
-        bill = _Bill(price, price.cost(tokens) if price else None, used=earlier.used, cost=earlier.cost)
-        bill.spent, bill.was_sent, attempts = earlier.spent, True, earlier.attempts + 1
-        row, fields = replace(row, attempts=attempts), dict[str, Any]()
+        bill = _Bill(self._price(row.model), held.estimate, used=earlier.used, cost=earlier.cost, spent=earlier.spent)
+        bill.was_sent, attempts, fields = True, row.attempts, dict[str, Any]()
         try:
             if isinstance(answer, CallError):
                 raise answer

@@ -122,6 +122,10 @@ class Caller:
     def __init__(self, endpoint: Endpoint, ledger: Ledger, budget: Budget) -> None:
         self.endpoint, self._ledger, self._budget = endpoint, ledger, budget
 
+    def at(self, endpoint: Endpoint) -> "Caller":
+        """Return one for another endpoint."""
+        return Caller(endpoint, self._ledger, self._budget)
+
     async def call(self, kind: Kind, request: Mapping[str, Any], read: Read, repeat: int = 0) -> tuple[CallRow, bool]:
         """Return the row of the call that answers a request, and whether it was cached.
 
@@ -340,6 +344,18 @@ class Completer:
             cost_usd=0.0 if cached else row.cost_usd,
             latency_s=row.latency_s,
         )
+
+    async def refusal_of(self, question: str, schema: dict[str, Any] | None, parameters: dict[str, Any]) -> str | None:
+        """Ask once, whatever is answered, and return what the provider says if it refuses a parameter, else None."""
+        request = self._request(question, schema, None, parameters)
+        once = self.endpoint.connection.model_copy(update={"attempts": 1})
+        caller = self._caller.at(replace(self.endpoint, connection=once))
+        try:
+            await caller.call("chat", request, lambda response: {"reusable": True, "response": to_json(response.body)})
+        except CallError as error:
+            is_refusal = error.kind == "bad_request" and spec_hint(request, str(error)) is not None
+            return " ".join(str(error).split()) if is_refusal else None
+        return None
 
     def _request(
         self,

@@ -9,6 +9,7 @@ import json
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +20,7 @@ from evalflows.llm.budget import Budget
 from evalflows.llm.endpoint_errors import as_kept_json, spec_hint
 from evalflows.llm.ledger import AnsweredCall, Ledger, current, key_of_text, sum_unless_unknown
 from evalflows.llm.limiter import Limiter, Turn
+from evalflows.llm.prefixes import Prefixes
 from evalflows.llm.prices import LONG_ANSWER, Price, Tokens, price_of, tokens_of, tokens_of_request, tokens_of_text
 from evalflows.llm.rate_limits import RateLimit, read_rate_limit
 from evalflows.specs.attachments import has_reference, opened_parts, without_contents
@@ -52,6 +54,7 @@ class Endpoint:
     identity: str  # in the ledger
     client: "Client"
     limiter: Limiter
+    prefixes: Prefixes = field(default_factory=Prefixes)
 
 
 @dataclass(slots=True)
@@ -191,7 +194,7 @@ class Caller:
     ) -> dict[str, Any]:
         """Return the fields of a good answer. The slot is free before the answer is read."""
         while True:
-            async with self.endpoint.limiter.turn(tokens) as turn:
+            async with self._prefix(request), self.endpoint.limiter.turn(tokens) as turn:
                 outgrown = self._outgrown(row, request, bill)
                 if outgrown is None:
                     response, latency, used = await self._send(row, request, bill, turn)
@@ -207,6 +210,10 @@ class Caller:
         except CallError as error:
             error.received, error.finish_reason = as_kept_json(json.dumps(response.body)), finish_of(response.body)
             raise
+
+    def _prefix(self, request: Mapping[str, Any]) -> AbstractAsyncContextManager[None]:
+        has_cache = self.endpoint.connection.kind != "local"
+        return self.endpoint.prefixes.turn(request) if has_cache else nullcontext()
 
     async def _send(
         self, row: CallRow, request: Mapping[str, Any], bill: _Bill, turn: Turn

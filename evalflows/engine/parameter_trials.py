@@ -2,6 +2,7 @@
 message in one line, and not an answer each that failed."""
 
 import asyncio
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -140,13 +141,18 @@ def _of_judge(judge: PreparedEvaluator[FallbackSpec]) -> dict[str, Any]:
 
 
 async def _refusal(factory: EvaluatorFactory, users: list[_Asked]) -> str | None:
-    """Return in one line which parameter a model refuses; None if it refuses none."""
+    """Return in one line which parameters a model refuses, asked again without each; None if it refuses none."""
     completer = factory.complete(users[0].connection, users[0].model)
     if isinstance(completer.endpoint.connection, LocalConnection):
         return None
     parameters = dict(users[0].parameters)
     for name in parameters.keys() & {*MAX_TOKENS}:
         parameters[name] = min(parameters[name], MOST_TOKENS)
-    refusal = await completer.refusal_of(QUESTION, parameters.pop("schema", None), parameters)
-    who = ", ".join(dict.fromkeys(user.who for user in users))
-    return None if refusal is None else f"{who}: {refusal}"
+    schema, refusals = parameters.pop("schema", None), list[str]()
+    while refusal := await completer.refusal_of(QUESTION, schema, parameters):
+        refusals.append(refusal)
+        named = next((name for name in parameters if re.search(rf"\b{name}\b", refusal)), None)
+        if named is None:
+            break
+        del parameters[named]
+    return f"{', '.join(dict.fromkeys(user.who for user in users))}: {'; '.join(refusals)}" if refusals else None

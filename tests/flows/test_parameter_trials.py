@@ -38,19 +38,19 @@ def spec(base_url: str, n: int = N, args: dict[str, Any] | None = None, **target
 def test_what_a_model_refuses_is_one_line_and_what_it_takes_is_asked_once() -> None:
     with serving(Endpoint(answer=answer)) as endpoint:
         with pytest.raises(InputError) as refused:
-            run(spec(endpoint.base_url, max_tokens=500))
+            run(spec(endpoint.base_url, max_tokens=500, temperature=0.5))
         message = str(refused.value)
         assert f"target 'bot': HTTP 400: {UNSUPPORTED[:-1]}; wanted `max_completion_tokens` in place of" in message
         assert (
             f"evaluator 'correctness': HTTP 400: {ONLY_DEFAULT.format(0.0)[:-1]}; wanted" in message
             and "\n" not in message
         )
-        assert endpoint.calls == 2
-        assert one("select (select count(*) from experiments), (select count(*) from calls)") == (0, 0)
+        assert ONLY_DEFAULT.format(0.5)[:-1] in message and endpoint.calls == 5
+        assert one("select (select count(*) from experiments), (select count(*) from source.calls)") == (0, 2)
         with pytest.raises(InputError, match="target 'bot': HTTP 400: reasoning_effort: Invalid value: 'extreme'"):
             run(spec(endpoint.base_url, args={"temperature": None}, reasoning_effort="extreme"))
-        (paid,) = rows("select evaluator, status, cost_usd > 0 from source.calls")
-        assert paid == ("trial", "ok", True), "the judge's parameters were taken"
+        paid = rows("select distinct evaluator, status, cost_usd > 0 from source.calls")
+        assert paid == [("trial", "ok", True)], "what was taken is paid"
 
         before, sent = endpoint.calls, {"max_completion_tokens": 500, "reasoning_effort": "low"}
         run(spec(endpoint.base_url, args=sent, **sent))

@@ -27,6 +27,7 @@ from evalflows.engine.anchors import AT_LEAST, n_due, read_anchors
 from evalflows.engine.contents import Described
 from evalflows.engine.controls import control_pairs
 from evalflows.engine.dialogue import script_of
+from evalflows.engine.parameter_trials import parameter_sets
 from evalflows.engine.preflight import check_spec, reference_as_answer
 from evalflows.engine.prepare import PreparedExperiment, prepare
 from evalflows.engine.resampling import is_resampled
@@ -902,6 +903,7 @@ class Plan:
     design: CurrentDesign
     calls: tuple[PlannedCalls, ...]
     total: Total
+    trials: int  # calls of a few tokens before the others
     metrics: tuple[MetricPlan, ...]
 
 
@@ -936,6 +938,7 @@ def plan_experiment(spec: ExperimentSpec, effect: float | None, metrics: Sequenc
         design=design,
         calls=lines,
         total=total_of(lines),
+        trials=len(parameter_sets(store, prepared, inputs.runs)),
         metrics=tuple(replace(metric, repeats=repeats.get(metric.metric)) for metric in planned),
     )
 
@@ -1006,7 +1009,9 @@ def cost_sentences(plan: Plan) -> Iterator[str]:
     yield from dict.fromkeys(calls.size.price_note for calls in plan.calls if calls.size.price_note)
     if plan.spec.budget_usd is not None and total.usd_known > plan.spec.budget_usd:
         yield f"budget_usd: {plan.spec.budget_usd:g} may not be enough: the run would end incomplete"
-    if plan.spec.max_calls is not None and total.calls - total.in_ledger > plan.spec.max_calls:
+    if plan.trials:
+        yield f"before them, short calls try whether the models take their parameters: {plan.trials}"
+    if plan.spec.max_calls is not None and total.calls - total.in_ledger + plan.trials > plan.spec.max_calls:
         yield f"max_calls: {plan.spec.max_calls} may not be enough: the run would end incomplete"
 
 

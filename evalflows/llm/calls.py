@@ -354,10 +354,11 @@ class Completer:
 
     async def refusal_of(self, question: str, schema: dict[str, Any] | None, parameters: dict[str, Any]) -> str | None:
         """Ask once, whatever is answered, and return what the provider says if it refuses a parameter, else None."""
-        request = self._request(question, schema, None, parameters)
         once = self.endpoint.connection.model_copy(update={"attempts": 1})
         caller = self._caller.at(replace(self.endpoint, connection=once))
+        request = dict[str, Any]()
         try:
+            request = self._request(question, schema, None, parameters)
             await caller.call("chat", request, lambda response: {"reusable": True, "response": to_json(response.body)})
         except CallError as error:
             is_refusal = error.kind == "bad_request" and spec_hint(request, str(error)) is not None

@@ -7,12 +7,14 @@ from catalog_rows import one, rows
 from endpoint import Endpoint, serving
 from reasoning_model import ONLY_DEFAULT, SAID, THOUGHT, UNSUPPORTED, answer
 
-from evalflows import run
+from evalflows import plan, run
 from evalflows.engine.parameter_trials import FEWEST, MOST_TOKENS
+from evalflows.reports.experiment_report import overviews_of
 from evalflows.specs import EndpointConnection
 from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.target import ChatTarget
+from evalflows.store.store import Store
 
 pytestmark = pytest.mark.usefixtures("without_prefect")
 
@@ -35,16 +37,14 @@ def spec(base_url: str, n: int = N, args: dict[str, Any] | None = None, **target
     )
 
 
-def test_what_a_model_refuses_is_one_line_and_what_it_takes_is_asked_once() -> None:
+def test_what_a_model_refuses_is_one_line_and_what_it_takes_is_asked_once(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(Endpoint(answer=answer)) as endpoint:
         with pytest.raises(InputError) as refused:
             run(spec(endpoint.base_url, max_tokens=500, temperature=0.5))
-        message = str(refused.value)
+        message, noted = str(refused.value), capsys.readouterr().err
         assert f"target 'bot': HTTP 400: {UNSUPPORTED[:-1]}; wanted `max_completion_tokens` in place of" in message
-        assert (
-            f"evaluator 'correctness': HTTP 400: {ONLY_DEFAULT.format(0.0)[:-1]}; wanted" in message
-            and "\n" not in message
-        )
+        assert f"evaluator 'correctness': HTTP 400: {ONLY_DEFAULT.format(0.0)[:-1]}; wanted" in noted
+        assert "\n" not in message
         assert ONLY_DEFAULT.format(0.5)[:-1] in message and endpoint.calls == 5
         assert one("select (select count(*) from experiments), (select count(*) from source.calls)") == (0, 2)
         with pytest.raises(InputError, match="target 'bot': HTTP 400: reasoning_effort: Invalid value: 'extreme'"):
@@ -53,7 +53,7 @@ def test_what_a_model_refuses_is_one_line_and_what_it_takes_is_asked_once() -> N
         assert paid == [("trial", "ok", True)], "what was taken is paid"
 
         before, sent = endpoint.calls, {"max_completion_tokens": 500, "reasoning_effort": "low"}
-        run(spec(endpoint.base_url, args=sent, **sent))
+        (made_by,) = run(spec(endpoint.base_url, args=sent, **sent))
         made = endpoint.requests[before:]
         assert len(made) == 2 + 2 * N
         assert not [request for request in made if {"temperature", "max_tokens"} & request.keys()]
@@ -67,6 +67,11 @@ def test_what_a_model_refuses_is_one_line_and_what_it_takes_is_asked_once() -> N
             (source, "o-mock", n, n * THOUGHT, n * (THOUGHT + SAID), n * 1024)
             for source, n in (("correctness", N), ("target", N), ("trial", 2))
         ]
+
+        shares = "85% of input tokens cached, 96% of output tokens thought"
+        planned = plan(spec(endpoint.base_url, args=sent, system="Be brief.", **sent)).calls
+        assert [shares in calls.size.basis for calls in planned] == [True, True]
+        assert overviews_of(Store(), [made_by])[0].calls_text.endswith(f" USD; {shares}")
 
         before = endpoint.calls
         run(spec(endpoint.base_url, args=sent, system="Be brief.", **sent))

@@ -47,7 +47,7 @@ def test_a_judge_of_pairs_is_tried_and_one_that_fails_decides_nothing(
     with serving(Endpoint(answer=judge)) as endpoint:
         run, row = begun(judged_by(endpoint, two(), evaluators=[JUDGE]))
         assert run_controls.fn(run, [row]) is not None
-        assert endpoint.calls == len(NAMES) + 30
+        assert endpoint.calls == len(NAMES) + 30 + 1
         finish.fn(run, [row])
         compute_win_rates.fn(run, row)
     ((found, message, calls),) = asked(

@@ -47,6 +47,7 @@ class Bound:
     positional: tuple[str, ...] = ()
     named: tuple[str, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)  # of each of its model calls
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of positional-only parameters, to keep their place
     names_stand: bool = False  # whether its scores may have the names of measures, which traces of production lack
     measures_used: Set[str] = frozenset()  # by rules of the spec: a score of such a name would be mistaken for it
@@ -66,8 +67,10 @@ class Bound:
 
         Return its value, or an awaitable if it is async; of several repeats, their combined judgements.
         """
+        if self.parameters and "complete" in self.asked:
+            available = {**available, "complete": partial(available["complete"], **self.parameters)}
         if self.repeats > 1 and function is None:
-            single = replace(self, repeats=1)
+            single = replace(self, repeats=1, parameters={})
             offers = [_as_repeat(available, number) for number in range(self.repeats)]
             return (_gathered if self.is_async else _made)(single, offers)
         named = {name: available[name] for name in self.named}

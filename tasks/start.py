@@ -21,6 +21,7 @@ from evalflows.engine.may_call_models import HOW_TO_RECORD, unlimited
 from evalflows.engine.order import ORDER_SEED
 from evalflows.engine.pair_trials import n_trials, pair_chunk_size, pairs_of
 from evalflows.engine.pairs import experiments_of
+from evalflows.engine.parameter_trials import try_parameters
 from evalflows.engine.prepare import PreparedComparison, PreparedExperiment, experiment_id, id_of_run_key
 from evalflows.engine.quick_processes import is_quick
 from evalflows.engine.revision import revision
@@ -282,6 +283,7 @@ def start_comparison(run: RunContext[PreparedComparison], resume: str | None = N
     check_limits(run.prepared.spec.connections)
     (row,) = rows_to_start(run, resume, _comparison_rows, _changes)
     run.reset()
+    try_parameters(run, row, n_trials(row))
     return open_or_resume(run.store, row)
 
 
@@ -395,6 +397,7 @@ def start_experiments(run: RunContext[PreparedExperiment], resume: str | None = 
         _say_what_is_reused(store, spec.run_key, rows)
     take_look(store, spec, rows[0].run_group, rows[0].git_commit)
     run.reset()
+    try_parameters(run, rows[0], rows[0].n_examples * rows[0].repetitions)
     return [open_or_resume(store, row) for row in rows]
 
 

@@ -57,6 +57,12 @@ def calls_text(calls: int, from_ledger: int, cost: float | None, spent: float | 
     return f"{calls - requests} model calls{others}, {from_ledger} from the ledger, {paid}"
 
 
+def shares_text(cached: float | None, reasoning: float | None) -> str:
+    """Say which shares of tokens the provider had cached, and the model thought in; empty if there are none."""
+    shares = ((cached, "input tokens cached"), (reasoning, "output tokens thought"))
+    return ", ".join(f"{share:.0%} of {what}" for share, what in shares if share)
+
+
 def assumed_direction(metric: str, is_declared: bool, means: Iterable[float | None]) -> str | None:
     """Say which direction of a metric is taken if nothing declares it, or a range, and its means are no shares."""
     if is_declared or metric in MEASURES or all(mean is None or 0 <= mean <= 1 for mean in means):

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.experiment_metrics import PairedExperimentMetric
-from evalflows.analysis.figures import figure, given_figure
+from evalflows.analysis.figures import figure, given_figure, shares_text
 from evalflows.analysis.flaky import Repeats, check_quarantine, noise_by_metric
 from evalflows.analysis.pairing import Clusters, Places
 from evalflows.analysis.trace_datasets import loaded_dataset
@@ -27,6 +27,7 @@ from evalflows.engine.anchors import AT_LEAST, n_due, read_anchors
 from evalflows.engine.contents import Described
 from evalflows.engine.controls import control_pairs
 from evalflows.engine.dialogue import script_of
+from evalflows.engine.parameter_trials import parameter_sets
 from evalflows.engine.preflight import check_spec, reference_as_answer
 from evalflows.engine.prepare import PreparedExperiment, prepare
 from evalflows.engine.resampling import is_resampled
@@ -902,6 +903,7 @@ class Plan:
     design: CurrentDesign
     calls: tuple[PlannedCalls, ...]
     total: Total
+    trials: int  # calls of a few tokens before the others
     metrics: tuple[MetricPlan, ...]
 
 
@@ -936,6 +938,7 @@ def plan_experiment(spec: ExperimentSpec, effect: float | None, metrics: Sequenc
         design=design,
         calls=lines,
         total=total_of(lines),
+        trials=len(parameter_sets(store, prepared, inputs.runs)),
         metrics=tuple(replace(metric, repeats=repeats.get(metric.metric)) for metric in planned),
     )
 
@@ -1006,7 +1009,9 @@ def cost_sentences(plan: Plan) -> Iterator[str]:
     yield from dict.fromkeys(calls.size.price_note for calls in plan.calls if calls.size.price_note)
     if plan.spec.budget_usd is not None and total.usd_known > plan.spec.budget_usd:
         yield f"budget_usd: {plan.spec.budget_usd:g} may not be enough: the run would end incomplete"
-    if plan.spec.max_calls is not None and total.calls - total.in_ledger > plan.spec.max_calls:
+    if plan.trials:
+        yield f"before them, short calls try whether the models take their parameters: {plan.trials}"
+    if plan.spec.max_calls is not None and total.calls - total.in_ledger + plan.trials > plan.spec.max_calls:
         yield f"max_calls: {plan.spec.max_calls} may not be enough: the run would end incomplete"
 
 
@@ -1160,7 +1165,7 @@ def chat_requests(
 ) -> list[RecordedRequest]:
     """Return the requests of a chat target, one per example and repetition."""
     recorder = RequestRecorder(spec.connection, connection)
-    target = chat_with_attachments(spec, Completer(recorder, model_of(connection, None)))
+    target = chat_with_attachments(spec.as_sent, Completer(recorder, model_of(connection, None)))
 
     async def dry_run_all() -> None:
         for example in examples:
@@ -1387,7 +1392,8 @@ def size_of(
         past = calls_to_model(inputs.store, identity(connection), model, by_target=by == "target")
         whose = f"of other {by}s to this model"
     if past is not None:
-        usd = None if past.tokens_in is None else _usd(connection, model, past.tokens_in, past.tokens_out or 0.0)
+        into, out, cached = past.tokens_in, past.tokens_out or 0.0, past.tokens_cached or 0.0
+        usd = None if into is None else _usd(connection, model, into, out, cached)
         size = _size_as_before(past, usd, whose)
     elif requests:
         tokens_in = sum(request.tokens_in for request in requests) / len(requests)
@@ -1401,15 +1407,18 @@ def size_of(
 
 
 def _size_as_before(past: PastCalls, usd: float | None, whose: str) -> CallSize:
-    return CallSize(
-        tokens_in=past.tokens_in, tokens_out=past.tokens_out, usd=usd, basis=f"{past.calls} earlier calls {whose}"
-    )
+    parts = (past.tokens_cached, past.tokens_in), (past.tokens_reasoning, past.tokens_out)
+    shares = shares_text(*(part / of if part and of else None for part, of in parts))
+    basis = f"{past.calls} earlier calls {whose}" + (f", {shares}" if shares else "")
+    return CallSize(tokens_in=past.tokens_in, tokens_out=past.tokens_out, usd=usd, basis=basis)
 
 
-def _usd(connection: ConnectionSpec, model: str, tokens_in: float, tokens_out: float) -> float | None:
+def _usd(
+    connection: ConnectionSpec, model: str, tokens_in: float, tokens_out: float, cached: float = 0.0
+) -> float | None:
     """Return the cost of a call, with tokens rounded up."""
     price = price_of(connection, model)
-    return price.cost(Tokens(ceil(tokens_in), None, ceil(tokens_out))) if price else None
+    return price.cost(Tokens(ceil(tokens_in), int(cached), ceil(tokens_out))) if price else None
 
 
 def calls_of_judges(inputs: PlanInputs) -> Iterator[PlannedCalls]:

@@ -536,7 +536,7 @@ def _chat_agent(spec: ChatTarget, complete: Complete, world: WorldClass | None, 
     """Ask a model, and call the tools that it asks for, until it answers."""
     offers = {} if world is None else {"tools": "metadata.tools"}
     metadata = {} if world is None else {"tools": [tool.sent for tool in world.tools.values()]}
-    asked = chat(spec.model_copy(update={"messages": "messages", **offers}), complete)
+    asked = chat(spec.as_sent.model_copy(update={"messages": "messages", **offers}), complete)
 
     async def answer(trial: Trial, turn: int) -> Turn:
         added, repeat, recorder = list[Message](), trial.repeat(turn), current()

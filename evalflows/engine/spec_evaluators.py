@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from inspect import isclass, signature
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from evalflows import evaluators
 from evalflows.engine.spec_targets import served
@@ -19,6 +19,7 @@ from evalflows.evaluators.foreign import as_ours, evaluator_name
 from evalflows.evaluators.named import load_named
 from evalflows.evaluators.panel import panel_verdict
 from evalflows.evaluators.scales import Combine
+from evalflows.evaluators.settings import checked_count, checked_text
 from evalflows.specs.code_versions import fault_text
 from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.errors import InputError
@@ -28,6 +29,7 @@ from evalflows.specs.files import located
 from evalflows.specs.metric_names import kept_apart
 from evalflows.specs.metrics import CompositeSpec, MetricSpec
 from evalflows.specs.reference import FILES, load, refer, version_of
+from evalflows.specs.target import OF_REASONING
 from evalflows.specs.traces import TraceEvaluationSpec
 
 _BOUNDS = {"higher_is_better", "range"}
@@ -47,6 +49,34 @@ def bind_evaluator(spec: FallbackSpec, scope: Scope = "item") -> Bound:
     """
     loaded = load_named(spec.use)
     package_versions(loaded)
+    spec, parameters = _without_parameters(spec, loaded)
+    bound = _bound(spec, loaded, scope)
+    return replace(bound, parameters=parameters) if parameters else bound
+
+
+def _without_parameters(spec: FallbackSpec, function: Any) -> tuple[FallbackSpec, dict[str, Any]]:
+    """Return the spec of a built-in judge without the parameters of reasoning models among its settings, and these.
+
+    One that says how long it thinks has no temperature by default: such models refuse it. Raise InputError for a
+    parameter that cannot be sent.
+    """
+    args = dict(spec.args)
+    if not is_ours(spec) or args.keys().isdisjoint(OF_REASONING) or "temperature" not in signature(function).parameters:
+        return spec, {}
+    try:
+        if (effort := args.pop("reasoning_effort", None)) is not None:
+            checked_text("reasoning_effort", effort)
+            args.setdefault("temperature", None)
+        if (most := args.pop("max_completion_tokens", None)) is not None:
+            checked_count("max_completion_tokens", most)
+    except ValueError as error:
+        raise InputError(f"evaluator {spec.metric!r}: {error}") from error
+    parameters = {"reasoning_effort": effort, "max_completion_tokens": most}
+    given = {name: value for name, value in parameters.items() if value is not None}
+    return spec.model_copy(update={"args": args}), given
+
+
+def _bound(spec: FallbackSpec, loaded: Any, scope: Scope) -> Bound:
     if spec.sees and not is_ours(spec):
         wanted = "it for a built-in judge; your own code gets files as data URLs"
         raise InputError(f"evaluator {spec.metric!r}: sees: got {spec.use}, wanted {wanted}")

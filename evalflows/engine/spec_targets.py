@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import json
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import partial, reduce
 
 from evalflows.engine.contents import opening
@@ -17,6 +17,7 @@ from evalflows.specs.files import located
 from evalflows.specs.protocols import Completes, Post
 from evalflows.specs.reference import is_called, load, name_of, parameters_of, parts_of, version_of
 from evalflows.specs.target import (
+    OF_REASONING,
     ChatTarget,
     ConversationTarget,
     HttpTarget,
@@ -51,7 +52,7 @@ def make_target(spec: TargetSpec, completes: Completes, examples: Sequence[Examp
     """Return the target that a spec describes. Raise InputError if it cannot be used."""
     match spec:
         case ChatTarget():
-            return chat_with_attachments(spec, completes(spec.connection))
+            return chat_with_attachments(spec.as_sent, completes(spec.connection))
         case PythonTarget():
             return _opening(python(load(spec.function), fields_of_all(examples), spec.timeout_s), store)
         case ConversationTarget():
@@ -120,7 +121,7 @@ def target_version(spec: TargetSpec, connections: Mapping[str, ConnectionSpec]) 
 
     What an HTTP application says its version is does not count: see `application_version`.
     """
-    settings = spec.model_dump_json(exclude=NOT_IN_VERSION)
+    settings = _settings(spec, NOT_IN_VERSION)
     match spec:
         case PythonTarget():
             settings = spec.model_dump_json(exclude=NOT_IN_VERSION | {"timeout_s"})
@@ -134,11 +135,17 @@ def target_version(spec: TargetSpec, connections: Mapping[str, ConnectionSpec]) 
         case ConversationTarget():
             from evalflows.engine.dialogue import SIMULATED_USER_PROMPT, conversation  # late: it loads judges
 
-            settings = spec.model_dump_json(exclude={*NOT_IN_VERSION, "target"})
+            settings = _settings(spec, {*NOT_IN_VERSION, "target"})
             code = [version_of(load(reference)) for field, reference in spec.code if field != "target"]
             models = [served(name, connections, model) for name, model in spec.connections]
             inner = target_version(spec.target, connections)
             return version_of(conversation, settings, SIMULATED_USER_PROMPT, inner, code, models)
+
+
+def _settings(spec: TargetSpec, left_out: Set[str]) -> str:
+    if isinstance(spec, ChatTarget):
+        return spec.as_sent.model_dump_json(exclude={*left_out, *OF_REASONING})
+    return spec.model_dump_json(exclude={*left_out})
 
 
 def target_code(spec: TargetSpec) -> Json | None:

@@ -10,6 +10,7 @@ import json
 import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -21,6 +22,7 @@ from evalflows.llm.budget import Budget
 from evalflows.llm.endpoint_errors import as_kept_json, spec_hint
 from evalflows.llm.ledger import AnsweredCall, Ledger, current, key_of_text, sum_unless_unknown
 from evalflows.llm.limiter import Limiter, Turn
+from evalflows.llm.prefixes import Prefixes
 from evalflows.llm.prices import LONG_ANSWER, Price, Tokens, price_of, tokens_of, tokens_of_request, tokens_of_text
 from evalflows.llm.rate_limits import RateLimit, read_rate_limit
 from evalflows.specs.attachments import has_reference, opened_parts, without_contents
@@ -57,6 +59,7 @@ class Endpoint:
     identity: str  # in the ledger
     client: "Client"
     limiter: Limiter
+    prefixes: Prefixes = field(default_factory=Prefixes)
 
 
 @dataclass(slots=True)
@@ -133,6 +136,10 @@ class Caller:
     def directly(self) -> "Caller":
         """Return a caller that makes all calls at once."""
         return Caller(self.endpoint, self._ledger, self._budget)
+
+    def at(self, endpoint: Endpoint) -> "Caller":
+        """Return one for another endpoint."""
+        return Caller(endpoint, self._ledger, self._budget)
 
     async def call(self, kind: Kind, request: Mapping[str, Any], read: Read, repeat: int = 0) -> tuple[CallRow, bool]:
         """Return the row of the call that answers a request, and whether it was cached.
@@ -305,7 +312,7 @@ class Caller:
     ) -> dict[str, Any]:
         """Return the fields of a good answer. The slot is free before the answer is read."""
         while True:
-            async with self.endpoint.limiter.turn(tokens) as turn:
+            async with self._prefix(request), self.endpoint.limiter.turn(tokens) as turn:
                 outgrown = self._outgrown(row, request, bill)
                 if outgrown is None:
                     response, latency, used = await self._send(row, request, bill, turn)
@@ -321,6 +328,10 @@ class Caller:
         except CallError as error:
             error.received, error.finish_reason = as_kept_json(json.dumps(response.body)), finish_of(response.body)
             raise
+
+    def _prefix(self, request: Mapping[str, Any]) -> AbstractAsyncContextManager[None]:
+        has_cache = self.endpoint.connection.kind != "local"
+        return self.endpoint.prefixes.turn(request) if has_cache else nullcontext()
 
     async def _send(
         self, row: CallRow, request: Mapping[str, Any], bill: _Bill, turn: Turn
@@ -462,6 +473,19 @@ class Completer:
             cost_usd=0.0 if cached else row.cost_usd,
             latency_s=row.latency_s,
         )
+
+    async def refusal_of(self, question: str, schema: dict[str, Any] | None, parameters: dict[str, Any]) -> str | None:
+        """Ask once, whatever is answered, and return what the provider says if it refuses a parameter, else None."""
+        once = self.endpoint.connection.model_copy(update={"attempts": 1})
+        caller = self._caller.at(replace(self.endpoint, connection=once))
+        request = dict[str, Any]()
+        try:
+            request = self._request(question, schema, None, parameters)
+            await caller.call("chat", request, lambda response: {"reusable": True, "response": to_json(response.body)})
+        except CallError as error:
+            is_refusal = error.kind == "bad_request" and spec_hint(request, str(error)) is not None
+            return " ".join(str(error).split()) if is_refusal else None
+        return None
 
     def _request(
         self,

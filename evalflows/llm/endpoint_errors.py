@@ -73,10 +73,14 @@ _UNSTATED: tuple[tuple[re.Pattern[str], ErrorKind], ...] = (
 _WAIT = re.compile(r"(?:retry|try again)[^.]{0,20}? in (\d[\d.hms]*)\s*(milliseconds|seconds|minutes|hours)?", re.I)
 _UNITS = {"milliseconds": "ms", "seconds": "s", "minutes": "m", "hours": "h"}
 
-_REFUSED = re.compile(r"(un|not )support|unavailable|unknown|unrecogni[sz]ed|not (allowed|permitted)|extra", re.I)
+_REFUSED = re.compile(
+    r"(un|not )support|invalid value|unavailable|unknown|unrecogni[sz]ed|not (allowed|permitted)|extra", re.I
+)
 _HINTS = {
-    "max_tokens": "`extra: {max_completion_tokens: …}` in place of `max_tokens` of the target",
+    "max_tokens": "`max_completion_tokens` in place of `max_tokens` of the target",
+    "max_completion_tokens": "`max_tokens` of the target, or no `max_completion_tokens` among `args` of the evaluator",
     "temperature": "no `temperature` of the target, or `args: {temperature: null}` of the evaluator",
+    "reasoning_effort": "no `reasoning_effort` of the target, or among `args` of the evaluator",
     "response_format": "`answer_form: tool_call` or `answer_form: text` of the connection",
     "tool_choice": "`answer_form: json_schema` or `answer_form: text` of the connection",
     "tools": "no `tools` of the target, or `answer_form: text` of the connection",
@@ -125,6 +129,8 @@ def message_in(text: str) -> Said:
     except (ValueError, RecursionError):
         return Said(_line(_of_page(text)) or "an empty response")
     message = _message(body) or _line(text)
+    if (name := _parameter(body)) and not re.search(rf"\b{re.escape(name)}\b", message):
+        message = f"{name}: {message}"
     codes = [*_codes(body)]
     status = next((int(code) for code in codes if re.fullmatch(r"[45]\d\d", code)), None)
     return Said(_line(message), " ".join(codes), status, _wait_s(body, message))
@@ -232,6 +238,13 @@ def _message(body: Any, depth: int = 0) -> str:
     if isinstance(inner, Mapping) and isinstance(inner.get("raw"), str):  # what a gateway got from the provider
         message += f" ({inner.get('provider_name') or 'provider'}: {message_in(inner['raw']).message})"
     return message
+
+
+def _parameter(body: Any) -> str | None:
+    """Return the parameter that OpenAI's error is about, which its message may not name."""
+    error = body.get("error") if isinstance(body, Mapping) else None
+    name = error.get("param") if isinstance(error, Mapping) else None
+    return name if isinstance(name, str) and re.fullmatch(r"[a-z_]{1,40}", name) else None
 
 
 def _codes(body: Any, depth: int = 0) -> Iterator[str]:

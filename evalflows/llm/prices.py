@@ -68,6 +68,7 @@ class Price:
     usd_per_million_input_tokens: float
     usd_per_million_output_tokens: float
     listed: Any = None
+    usd_per_million_cached_tokens: float | None = None  # None: as other input tokens
     by_name: str = ""  # the provider whose price it is, if only the model's name says so
     share: float = 1.0  # of it that is paid, as in a batch
 
@@ -81,14 +82,15 @@ class Price:
         """Return the cost in USD; None if the provider did not report tokens. Embeddings have no output tokens."""
         if tokens.into is None:
             return None
+        cached = min(tokens.cached or 0, tokens.into)  # some providers do not count cached tokens as input
         if self.listed is not None:
             from genai_prices import Usage
 
-            cached = min(tokens.cached or 0, tokens.into)  # some providers do not count cached tokens as input
             usage = Usage(input_tokens=tokens.into, cache_read_tokens=cached or None, output_tokens=tokens.out or None)
             return self.share * float(self.listed.calc_price(usage)["total_price"])
-        out = (tokens.out or 0) * self.usd_per_million_output_tokens
-        return self.share * (tokens.into * self.usd_per_million_input_tokens + out) / 1e6
+        of_input, of_cached = self.usd_per_million_input_tokens, self.usd_per_million_cached_tokens
+        into = (tokens.into - cached) * of_input + cached * (of_input if of_cached is None else of_cached)
+        return self.share * (into + (tokens.out or 0) * self.usd_per_million_output_tokens) / 1e6
 
 
 @cache
@@ -96,7 +98,8 @@ def price_of(connection: ConnectionSpec, model: str) -> Price | None:
     """Return the price of a model on a connection; None if it is not known."""
     own = connection.usd_per_million_input_tokens, connection.usd_per_million_output_tokens
     if own[0] is not None:
-        return Price(own[0], own[1] or 0.0)
+        of_cached = connection.usd_per_million_cached_tokens
+        return Price(own[0], own[1] or 0.0, usd_per_million_cached_tokens=of_cached)
     if isinstance(connection, LocalConnection):
         return Price(0.0, 0.0)
     return listed_price(model, connection.base_url, connection.price_list)
@@ -117,7 +120,7 @@ def listed_price(model: str, base_url: str = "", provider: str | None = None) ->
         except (LookupError, ValueError):
             continue
         listed, by_name = found.model_price, "" if way else found.provider.name
-        return Price(_base_price(listed.input_mtok), _base_price(listed.output_mtok), listed, by_name)
+        return Price(_base_price(listed.input_mtok), _base_price(listed.output_mtok), listed, by_name=by_name)
     return None
 
 

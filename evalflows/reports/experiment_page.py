@@ -80,6 +80,8 @@ class SourceCost:
     calls_cached: int | None
     tokens_in: int | None
     tokens_out: int | None
+    tokens_cached: int | None
+    tokens_reasoning: int | None
     cost_usd: float | None
     cost_known_usd: float | None
     unpriced: int

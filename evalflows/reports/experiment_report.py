@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from evalflows.analysis.figures import calls_text, usd
+from evalflows.analysis.figures import calls_text, shares_text, usd
 from evalflows.analysis.judge_exclusions import (
     Exclusion,
     SeatedPanel,
@@ -86,6 +86,8 @@ class ExperimentOverview:
     tokens_out: int | None
     cost_usd: float | None
     spent_usd: float | None  # the same, or with estimates for calls whose cost is unknown
+    cached_share: float | None  # of input tokens
+    reasoning_share: float | None  # of output tokens
     mean_latency_s: float | None
     application_version: str | None
     git_commit: str | None
@@ -127,6 +129,7 @@ class ExperimentOverview:
             parts.append(calls_text(self.calls, self.calls_cached or 0, self.cost_usd, self.spent_usd, requests))
         elif self.cost_usd is not None:
             parts.append(f"{usd(self.cost_usd)} USD, as the application reports")
+        parts += [shares] if (shares := shares_text(self.cached_share, self.reasoning_share)) else []
         if self.unrecorded:
             others, whose = f"({self.recorded_calls} others were)", " and ".join(self.unrecorded)
             parts.append(f"model calls of {whose} were not recorded, so their cost is unknown {others}")
@@ -437,7 +440,8 @@ def _counted(store: Store, overview: ExperimentOverview) -> ExperimentOverview:
 _OVERVIEW = """
 select experiment_id, name, target, run_group, state, reason, tags, dataset_name, snapshot_id, n_examples, repetitions,
        planned, answered, cut_off, failed, calls, calls_cached, recorded_calls, application_calls, unrecorded,
-       unrecorded_judgements, tokens_in, tokens_out, cost_usd, spent_usd, mean_latency_s, application_version,
+       unrecorded_judgements, tokens_in, tokens_out, cost_usd, spent_usd, cached_share, reasoning_share, mean_latency_s,
+       application_version,
        git_commit, started_at, ended_at
 from experiment_overview
 """

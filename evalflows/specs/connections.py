@@ -54,9 +54,14 @@ class _Connection(BaseModel, extra="forbid", frozen=True):
     usd_per_million_output_tokens: float | None = Field(
         None, ge=0, description="Your own price; default: from the price list"
     )
+    usd_per_million_cached_tokens: float | None = Field(
+        None, ge=0, description="Your own price of input tokens that the provider had cached; default: as of others"
+    )
 
     @model_validator(mode="after")
     def _both_prices(self) -> Self:
+        if self.usd_per_million_cached_tokens is not None and self.usd_per_million_input_tokens is None:
+            raise ValueError("usd_per_million_cached_tokens: wanted only with usd_per_million_input_tokens")
         if (self.usd_per_million_input_tokens is None) != (self.usd_per_million_output_tokens is None):
             raise ValueError("got one of usd_per_million_input_tokens and usd_per_million_output_tokens, wanted both")
         return self

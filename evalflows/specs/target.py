@@ -21,6 +21,9 @@ from evalflows.specs.dialogue import (
     UserSpec,
 )
 
+OF_REASONING = ("max_completion_tokens", "reasoning_effort")
+"""Parameters of reasoning models, which a chat target and a built-in judge have."""
+
 
 class _Target(BaseModel, extra="forbid", frozen=True):
     name: str = Field("target", description="The name of this variant in results", min_length=1)
@@ -61,6 +64,12 @@ class ChatTarget(_Target):
     )
     temperature: float | None = Field(None, ge=0, description="Sampling temperature")
     max_tokens: int | None = Field(None, ge=1, description="Maximum number of tokens of an answer")
+    max_completion_tokens: int | None = Field(
+        None, ge=1, description="The same for reasoning models: of an answer and of the thinking before it"
+    )
+    reasoning_effort: str | None = Field(
+        None, min_length=1, description="How long a reasoning model thinks, as its provider calls it, such as low"
+    )
     seed: int | None = Field(None, description="Sampling seed, if the provider supports one")
     tools: list[dict[str, Any]] | str | None = Field(
         None,
@@ -86,10 +95,23 @@ class ChatTarget(_Target):
             *("model", "messages", "temperature", "max_tokens", "seed"),
             *("tools", "schema", "response_format", "repeat", "stream"),
         }
-        taken = self.extra.keys() & own
+        taken = self.extra.keys() & (own | {*self._of_reasoning})
         if taken:
             raise ValueError(f"extra: got {min(taken)!r}, wanted only parameters without a field of their own")
+        if self.max_tokens is not None and {"max_completion_tokens"} & {*self._of_reasoning, *self.extra}:
+            raise ValueError("got max_tokens and max_completion_tokens, wanted one of them")
         return self
+
+    @property
+    def _of_reasoning(self) -> dict[str, Any]:
+        return {name: value for name in OF_REASONING if (value := getattr(self, name)) is not None}
+
+    @property
+    def as_sent(self) -> "ChatTarget":
+        """The target with its parameters for reasoning models among `extra`: what is asked is the same, and so is the
+        version."""
+        nothing: dict[str, Any] = dict.fromkeys(OF_REASONING)
+        return self.model_copy(update={**nothing, "extra": self.extra | self._of_reasoning})
 
     @property
     def connections(self) -> list[tuple[str, str | None]]:

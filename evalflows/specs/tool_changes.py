@@ -9,11 +9,12 @@ from typing import Any
 
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.target import OF_REASONING
 
 OF_TARGETS = frozenset(
     {
         *("version", "model", "system", "user", "messages", "temperature", "max_tokens", "seed", "tools"),
-        *("response_schema", "extra", "body"),
+        *("response_schema", "extra", "body", *OF_REASONING),
     }
 )
 """Fields of targets: prompts, models and parameters."""

@@ -48,7 +48,11 @@ def test_ones_own_price_beats_the_list() -> None:
     for fields in ({"base_url": OPENAI}, {"price_list": "openai"}, {}):
         found = price("gpt-4o-mini", **own, **fields)
         assert found.listed is None
-        assert found.cost(Tokens(1_000_000, None, 100_000)) == pytest.approx(2.0 + 1.0)
+        assert found.cost(Tokens(1_000_000, 500_000, 100_000)) == pytest.approx(2.0 + 1.0)
+    found = price("gpt-4o-mini", **own, usd_per_million_cached_tokens=0.2)
+    assert found.cost(Tokens(1_000_000, 500_000, 100_000)) == pytest.approx(1.0 + 0.1 + 1.0)
+    with pytest.raises(ValueError, match="usd_per_million_cached_tokens: wanted only with usd_per_million_input"):
+        connection(usd_per_million_cached_tokens=0.2)
 
 
 @pytest.mark.parametrize(

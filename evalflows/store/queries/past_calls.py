@@ -26,6 +26,8 @@ class PastCalls:
     calls: int
     tokens_in: float | None  # None if none were reported, as by some applications
     tokens_out: float | None
+    tokens_cached: float | None  # of tokens_in
+    tokens_reasoning: float | None  # of tokens_out
     usd: float | None  # None if the price of a call is unknown
 
 
@@ -55,7 +57,8 @@ def calls_of_judge(store: Store, name: str, version: str) -> PastCalls | None:
 
 def calls_to_model(store: Store, base_url: str, model: str, *, by_target: bool) -> PastCalls | None:
     """Return the calls of targets, or of evaluators, to a model. `base_url` is in the ledger's form."""
-    condition = f"base_url = ? and model = ? and evaluator is {'null' if by_target else 'not null'}"
+    of_whom = "evaluator is null" if by_target else "evaluator <> 'trial'"
+    condition = f"base_url = ? and model = ? and {of_whom}"
     return _past(store, condition, base_url, model)
 
 
@@ -108,11 +111,12 @@ def in_ledger(store: Store, keys: Iterable[str]) -> int:
 
 def _past(store: Store, condition: str, *values: str | None) -> PastCalls | None:
     query = f"""select count(*), avg(tokens_in), avg(case when tokens_in is not null then coalesce(tokens_out, 0) end),
+                       sum(tokens_cached) / count(*), sum(tokens_reasoning) / count(*),
                        case when count(cost_usd) = count(*) then avg(cost_usd) end
                 from source.calls where status = 'ok' and (tokens_in is not null or kind = 'application')
                   and {PAID_CALL} and {condition}"""
-    calls, tokens_in, tokens_out, usd = store.query(query, values)[0]
-    return PastCalls(calls=calls, tokens_in=tokens_in, tokens_out=tokens_out, usd=usd) if calls else None
+    (row,) = store.query(query, values)
+    return PastCalls(**dict(zip(PastCalls.__dataclass_fields__, row, strict=True))) if row[0] else None
 
 
 def _asked(store: Store, query: str, *values: str) -> CallsEach | None:

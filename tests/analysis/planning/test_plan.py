@@ -13,10 +13,10 @@ from evalflows.specs import InputError
 
 
 def test_a_budget_that_is_too_small_is_mentioned() -> None:
-    found = sentences_of(plan(chat_spec(second="mine", budget_usd=0.01, max_calls=79)))
+    found = sentences_of(plan(chat_spec(second="mine", budget_usd=0.01, max_calls=80)))
     assert any(sentence.startswith("budget_usd: 0.01 may not be enough") for sentence in found)
-    assert any(sentence.startswith("max_calls: 79 may not be enough") for sentence in found)
-    enough = sentences_of(plan(chat_spec(second="mine", budget_usd=100, max_calls=80)))
+    assert any(sentence.startswith("max_calls: 80 may not be enough") for sentence in found)
+    enough = sentences_of(plan(chat_spec(second="mine", budget_usd=100, max_calls=81)))
     assert not any("may not be enough" in sentence for sentence in enough)
 
 

@@ -13,7 +13,9 @@ with answers as (
     select experiment_id, count(*) filter (calls is null) as unrecorded_judgements from staging.scores group by experiment_id
 ), recorded as (
     select experiment_id, count(*) as recorded_calls, count(*) filter (kind = 'application') as application_calls,
-           case when count(coalesce(cost_usd, estimated_usd)) = count(*) then sum(coalesce(cost_usd, estimated_usd)) end as usd
+           case when count(coalesce(cost_usd, estimated_usd)) = count(*) then sum(coalesce(cost_usd, estimated_usd)) end as usd,
+           sum(tokens_cached) / nullif(sum(tokens_in) filter (tokens_cached is not null), 0) as cached_share,
+           sum(tokens_reasoning) / nullif(sum(tokens_out) filter (tokens_reasoning is not null), 0) as reasoning_share
     from staging.calls group by experiment_id
 )
 select e.experiment_id, e.name, e.target, e.target_kind, e.state, e.reason, e.run_group, e.run_key,
@@ -28,6 +30,7 @@ select e.experiment_id, e.name, e.target, e.target_kind, e.state, e.reason, e.ru
        coalesce(j.unrecorded_judgements, 0) as unrecorded_judgements,
        e.calls, e.calls_cached, e.tokens_in, e.tokens_out, e.cost_usd,
        coalesce(e.cost_usd, case when e.calls = r.recorded_calls then r.usd end) as spent_usd,
+       r.cached_share, r.reasoning_share,
        e.application_version, e.git_commit, e.git_branch, e.git_dirty, e.description, e.tags, e.metadata, e.started_at, e.ended_at
 from staging.experiments e left join answers a using (experiment_id) left join recorded r using (experiment_id)
      left join judged j using (experiment_id)

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from evalflows.llm.ledger import Ledger, Recorder, recording
 from evalflows.llm.prices import price_of
 from evalflows.llm.protocols.anthropic import message_request
 from evalflows.llm.protocols.google import content_request
-from evalflows.specs import AnthropicConnection, CallError, Completion, GoogleConnection, InputError
+from evalflows.specs import AnthropicConnection, CallError, Completion, GoogleConnection, InputError, permitted
 from evalflows.specs.connections import AnswerForm
 from evalflows.specs.errors import ErrorKind
 from evalflows.store import Store
@@ -180,6 +181,7 @@ RETRIED: list[tuple[str, Reply]] = [
     *((kind, Reply("{not json")) for kind in KINDS),
     ("anthropic", Reply({"content": [{"type": "text"}]})),
     ("google", Reply({"candidates": [{"content": {"parts": "text"}}]})),
+    ("google", Reply({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "print("}]})),
 ]
 
 
@@ -190,6 +192,7 @@ def test_a_passing_fault_is_tried_again(kind: str, fault: Reply, served: Mapping
     assert (answer.attempts, served[kind].calls) == (3, 3), "the SDK itself does not try again"
 
 
+UNREADABLE = "the request is not in OpenAI's form: KeyError: 'function'"
 REFUSED: list[tuple[str, dict[str, Any], ErrorKind, str]] = [
     ("anthropic", {"model": "refuses"}, "refused", "the model declined (bio)"),
     ("google", {"model": "refuses"}, "refused", "stopped by the provider's content filter (safety)"),
@@ -238,6 +241,7 @@ REFUSED: list[tuple[str, dict[str, Any], ErrorKind, str]] = [
         "messages.0: got audio/wav, wanted pictures and PDFs: Anthropic's API takes no more",
     ),
     ("google", {"safety_settings": 5}, "bad_request", ""),
+    *((kind, {"messages": [{"role": "assistant", "tool_calls": [{}]}]}, "bad_request", UNREADABLE) for kind in KINDS),
     ("anthropic", {"connection": {"api_key_env": "WRONG"}}, "authentication", "HTTP 401: invalid x-api-key"),
     (
         "google",
@@ -264,6 +268,40 @@ def test_a_lasting_fault_is_one_line(
     assert raised.value.kind == error_kind and "\n" not in said and WRONG_KEY not in said
     assert said == message or not message
     assert served[kind].calls <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_happens_to_a_connection_is_told_apart(kind: str, served: Mapping[str, Endpoint]) -> None:
+    def fault(**changes: Any) -> CallError:
+        with pytest.raises(CallError) as raised:
+            ask(kind, served[kind], connection={"attempts": 1, **changes})
+        return raised.value
+
+    assert fault(base_url="http://127.0.0.1:1").kind == "connection"
+    served[kind].faults.append(Reply("", 302, {"location": "https://elsewhere.example/x?key=1"}))
+    moved = fault()
+    assert str(moved) == "HTTP 302: redirects to https://elsewhere.example/x, wanted that address in the spec"
+    served[kind].faults.append(Reply({"long": "x" * 2_000_000}))
+    assert str(fault(max_response_mb=1)) == "the response is larger than 1 MB (max_response_mb)"
+    served[kind].latency_s = 1.0
+    for slow in ({"read_timeout_s": 0.2}, {"timeout_s": 0.2}):
+        assert fault(**slow).kind == "timeout"
+
+
+def test_variables_of_the_sdks_send_no_key_elsewhere(
+    served: Mapping[str, Endpoint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GOOGLE_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.setenv(name, "sk-of-another-0123456789")
+    monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
+    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "x-secret: 1")
+    for kind in KINDS:
+        ask(kind, served[kind])
+        assert "sk-of-another" not in str(served[kind].headers) and KEY in str(served[kind].headers)
+    assert served["anthropic"].headers[-1]["x-secret"] == "1"
+    monkeypatch.setattr(permitted, "_limits", permitted._Limits(Path("/"), (), {permitted.variable("OWN"): []}))
+    ask("anthropic", served["anthropic"], connection={"api_key_env": None})
+    assert "x-secret" not in served["anthropic"].headers[-1], "a deployment's run may not send it there"
 
 
 def test_a_key_is_redacted_limits_are_read_and_no_key_is_sent_without_one(served: Mapping[str, Endpoint]) -> None:

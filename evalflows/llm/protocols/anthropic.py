@@ -14,6 +14,7 @@ from evalflows.llm.protocols.chat import (
     arguments_of,
     chosen_tool,
     completion,
+    converted,
     functions_of,
     parts_of,
     refused,
@@ -73,7 +74,7 @@ class AnthropicClient(Client):
             raise refused(f"{AnthropicConnection.api} has no embeddings, wanted another connection")
         if message := self._connection.refusal(request):
             raise refused(message)
-        body, headers = message_request(request, marks_cache=self._connection.prompt_caching), self._own_headers
+        body, headers = converted(message_request, request, self._connection.prompt_caching), self._own_headers
         if any(name in body for name in SAMPLING) and not self._has_header("anthropic-version"):
             headers = {**headers, "anthropic-version": WITH_SAMPLING}
         options: Any = {"headers": headers}
@@ -87,7 +88,7 @@ class AnthropicClient(Client):
         return completion_of(body)
 
 
-def message_request(asked: Mapping[str, Any], *, marks_cache: bool = True) -> dict[str, Any]:
+def message_request(asked: Mapping[str, Any], marks_cache: bool = True) -> dict[str, Any]:
     """Return the request of Messages for one in OpenAI's form; parameters of Anthropic's own pass unchanged.
 
     Raise CallError for what Messages cannot hold.
@@ -248,7 +249,7 @@ def completion_of(body: Mapping[str, Any]) -> dict[str, Any]:
         "refusal": refusal,
     }
     finish = _FINISH.get(reason, reason) if reason else None
-    return completion(body.get("id"), body.get("model"), message, finish, _usage(body.get("usage") or {}))
+    return completion((body.get("id"), body.get("model")), message, finish, _usage(body.get("usage") or {}))
 
 
 def _usage(usage: Mapping[str, Any]) -> dict[str, Any]:

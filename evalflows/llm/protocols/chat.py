@@ -1,12 +1,14 @@
 """What the protocols read alike in requests in OpenAI's form, and build alike in answers."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from evalflows.specs.attachments import FORMATS, content_of_url, media_type_of, part_in
-from evalflows.specs.errors import CallError, InputError, short
+from evalflows.specs.errors import CallError, InputError, describe, short
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +23,14 @@ class Media:
 
 def refused(message: str) -> CallError:
     return CallError("bad_request", message)
+
+
+def converted(convert: Callable[..., Made], *given: Any) -> Made:
+    """Return what a conversion of a request makes. Raise CallError for a request that is not in OpenAI's form."""
+    try:
+        return convert(*given)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise refused(f"the request is not in OpenAI's form: {describe(error)}") from error
 
 
 def parts_of(content: Any, where: str) -> list[str | Media]:
@@ -91,6 +101,8 @@ def schema_in(response_format: Any) -> dict[str, Any] | None:
 def arguments_of(call: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a tool call in a message; as one text, if they are no JSON object."""
     text = call["function"].get("arguments") or "{}"
+    if isinstance(text, Mapping):
+        return dict(text)
     try:
         found = json.loads(text)
     except ValueError:
@@ -106,10 +118,17 @@ def tool_call(identity: str, name: str, arguments: Any, extra: Mapping[str, Any]
 
 
 def completion(
-    identity: Any, model: Any, message: Mapping[str, Any], finish_reason: str | None, usage: Mapping[str, Any]
+    body: tuple[Any, Any],
+    message: Mapping[str, Any],
+    finish_reason: str | None,
+    usage: Mapping[str, Any],
+    said: Any = None,
 ) -> dict[str, Any]:
-    """Return a chat completion; what is None or empty is left out of its message and its usage."""
+    """Return a chat completion; what is None or empty is left out of its message and its usage.
+
+    Args: body: its id and its model; said: the provider's words about how it ended.
+    """
     whole = {"role": "assistant", **{name: value for name, value in message.items() if value}}
-    choice = {"index": 0, "message": whole, "finish_reason": finish_reason}
+    choice = {"index": 0, "message": whole, "finish_reason": finish_reason, "native_finish_reason": said}
     known = {name: value for name, value in usage.items() if value is not None}
-    return {"id": identity, "object": "chat.completion", "model": model, "choices": [choice], "usage": known}
+    return {"id": body[0], "object": "chat.completion", "model": body[1], "choices": [choice], "usage": known}

@@ -16,6 +16,7 @@ from evalflows.llm.protocols.chat import (
     arguments_of,
     chosen_tool,
     completion,
+    converted,
     functions_of,
     parts_of,
     refused,
@@ -59,7 +60,7 @@ class GoogleClient(Client):
             raise refused(message)
         if path == "/embeddings":
             return await self._embed(request["model"], request["input"])
-        contents, config = content_request(request)
+        contents, config = converted(content_request, request)
         config |= {"should_return_http_response": True, "automatic_continuation": False}
         config["automatic_function_calling"] = {"disable": True}
         try:
@@ -242,11 +243,10 @@ def completion_of(body: Mapping[str, Any]) -> dict[str, Any]:
     if not candidates:
         said = feedback.get("blockReasonMessage")
         message["refusal"] = f"the prompt was blocked ({finish})" + (f": {said}" if said else "")
-    elif candidate.get("finishMessage"):
-        message["finish_message"] = candidate["finishMessage"]
     usage = _usage(body.get("usageMetadata") or {})
     finish = "tool_calls" if calls and finish == "stop" else finish
-    return completion(body.get("responseId"), body.get("modelVersion"), message, finish, usage)
+    whose = body.get("responseId"), body.get("modelVersion")
+    return completion(whose, message, finish, usage, candidate.get("finishMessage"))
 
 
 def _call(part: Mapping[str, Any], identity: str) -> dict[str, Any]:

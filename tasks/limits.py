@@ -12,7 +12,7 @@ from prefect.exceptions import ObjectNotFound
 from evalflows.llm import loop
 from evalflows.llm.calls import Endpoint
 from evalflows.llm.limiter import Limiter
-from evalflows.specs.connections import ConnectionSpec, EndpointConnection
+from evalflows.specs.connections import ConnectionSpec, RemoteConnection
 from evalflows.specs.errors import InputError
 
 SHARES = 4
@@ -60,7 +60,7 @@ def _shares(endpoints: Sequence[Endpoint], size: int, items: int, chunks: int) -
 
 
 def limit_name(connection: ConnectionSpec) -> str | None:
-    return connection.provider_limit if isinstance(connection, EndpointConnection) else None
+    return connection.provider_limit if isinstance(connection, RemoteConnection) else None
 
 
 def check_limits(connections: Mapping[str, ConnectionSpec]) -> None:

@@ -62,6 +62,8 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "obstore": ("store.file_systems", "store.object_store"),
     "asyncpg": ("store.postgres",),
     "openai": ("llm", "compat"),
+    "anthropic": ("llm.protocols",),
+    "google": ("llm.protocols", "receiver"),  # in receiver.py its protobuf
     "scipy": ("stats", "evaluators.agents.trajectory"),
     "sacrebleu": ("evaluators.overlap",),
     "rouge_score": ("evaluators.overlap",),

@@ -46,7 +46,7 @@ from evalflows.llm.local import LOCAL_MODEL, identity_of
 from evalflows.llm.prices import LONG_ANSWER, Tokens, price_of, tokens_of_request
 from evalflows.specs.attachments import without_contents
 from evalflows.specs.comparison import CompareSpec
-from evalflows.specs.connections import ConnectionSpec, EndpointConnection, LocalConnection
+from evalflows.specs.connections import ConnectionSpec, LocalConnection, RemoteConnection
 from evalflows.specs.dialogue import MOST_TRIALS, MOST_TURNS, USER, USER_CHECK, ScriptedUser, SimulatedUser, UserCheck
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec
@@ -975,7 +975,7 @@ def _prepared(spec: ExperimentSpec, store: Store) -> tuple[PreparedExperiment, L
 
 def _keyless(connection: ConnectionSpec) -> ConnectionSpec:
     """Return the connection without its key: a plan makes no calls."""
-    if not isinstance(connection, EndpointConnection):
+    if not isinstance(connection, RemoteConnection):
         return connection
     return connection.model_copy(update={"api_key_env": None, "api_key_block": None})
 

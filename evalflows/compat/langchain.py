@@ -34,7 +34,7 @@ from evalflows.llm.connections import AUTO_MODEL, key_of, resolve
 from evalflows.llm.ledger import Ledger, current
 from evalflows.llm.local import LOCAL_MODEL
 from evalflows.llm.structured_output import read_answer, with_response_format
-from evalflows.specs.connections import ConnectionSpec, EndpointConnection
+from evalflows.specs.connections import ConnectionSpec, RemoteConnection
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.placeholders import fill, placeholders
 from evalflows.specs.protocols import Complete, Completion
@@ -229,14 +229,14 @@ def openai_embedding(texts: Sequence[str]) -> list[list[float]]:
 def _connected(name: str) -> Connected:
     connection = resolve(name, {})
     model = connection.model or (AUTO_MODEL if name == "openai" else None)
-    if model is None and isinstance(connection, EndpointConnection):
+    if model is None and isinstance(connection, RemoteConnection):
         raise InputError(f"connection {name!r}: got no model, wanted one")
     complete = completer(name, connection, _ledger(), key=_key(name, connection), model=model)
     return Connected(complete.endpoint, model or LOCAL_MODEL)
 
 
 def _key(name: str, connection: ConnectionSpec) -> str | None:
-    if not isinstance(connection, EndpointConnection):
+    if not isinstance(connection, RemoteConnection):
         return None
     if connection.api_key_block is None:
         return key_of(name, connection)

@@ -27,13 +27,13 @@ from evalflows.evaluators.binding import Bound
 from evalflows.evaluators.declarations import CHECK
 from evalflows.evaluators.views import RunView, offer_pair, offer_run
 from evalflows.llm import local
-from evalflows.llm.connections import known, resolve
+from evalflows.llm.connections import known, require_sdk, resolve
 from evalflows.llm.ledger import Recorder, recording
 from evalflows.llm.local import gguf_of
 from evalflows.llm.prices import price_of
 from evalflows.specs.attachments import has_reference
 from evalflows.specs.code_versions import check_loaded
-from evalflows.specs.connections import ConnectionSpec, LocalConnection
+from evalflows.specs.connections import AnthropicConnection, ConnectionSpec, LocalConnection, RemoteConnection
 from evalflows.specs.dialogue import ScriptedUser
 from evalflows.specs.errors import CallError, InputError, describe, names_to_choose
 from evalflows.specs.escaping import print_note
@@ -50,6 +50,7 @@ from evalflows.specs.target import (
     PythonTarget,
     RecordedTarget,
     TargetSpec,
+    asked,
 )
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.specs.watch import MEASURED, TRACES
@@ -313,6 +314,8 @@ def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[E
             check_fields(target, inputs, where)
             _check_attachments(target, example)
             check_tools(target, {"inputs": inputs, "metadata": from_json(example.metadata) or {}}, where)
+    if isinstance(inner := asked(target), ChatTarget):
+        _check_parameters(f"target {target.name!r}", inner, spec)
     if isinstance(target, HttpTarget):
         for example in examples:
             check_body(target, _inputs(example.example_id, example.inputs), f"example {example.example_id!r}")
@@ -503,14 +506,26 @@ def _check_connection(name: str, model: str | None, who: str, spec: AnySpec, *, 
             gguf_of(connection)
         return
     try:
+        require_sdk(name, connection)
         key_for(name, connection)
     except InputError as error:
         raise InputError(f"{who}: {error}") from error
+    if embeds and isinstance(connection, AnthropicConnection):
+        raise InputError(f"{who}: connection {name!r}: {connection.api} has no embeddings, wanted another connection")
     model = model or (connection.embedding_model if embeds else connection.model)
     if not model:
         lacks = "embedding_model, wanted one, or `model`" if embeds else "default model, wanted `model`"
         raise InputError(f"{who}: connection {name!r} has no {lacks}")
     _check_price(name, connection, model, who, spec)
+
+
+def _check_parameters(who: str, target: ChatTarget, spec: AnySpec) -> None:
+    """Raise InputError for a parameter that the connection's protocol does not have."""
+    connection = resolve(target.connection, spec.connections)
+    if isinstance(connection, RemoteConnection) and (
+        lacks := connection.refusal({"seed": target.seed, **target.extra})
+    ):
+        raise InputError(f"{who}: connection {target.connection!r}: {lacks}, wanted none")
 
 
 def _check_price(name: str, connection: ConnectionSpec, model: str, who: str, spec: AnySpec) -> None:

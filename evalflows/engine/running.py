@@ -28,7 +28,7 @@ from evalflows.llm.connections import known, resolve
 from evalflows.llm.ledger import Calls, Ledger
 from evalflows.specs.attachments import Base64
 from evalflows.specs.comparison import ComparisonSpec
-from evalflows.specs.connections import ConnectionSpec, EndpointConnection, Mode
+from evalflows.specs.connections import ConnectionSpec, GoogleConnection, LocalConnection, Mode
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec, as_key
 from evalflows.specs.experiment import ExperimentSpec
@@ -146,9 +146,9 @@ class RunnableEvaluator:
 def mode_of(mode: Mode | None, spec: AnySpec, connection: ConnectionSpec) -> Mode:
     """Return how the calls of a target or evaluator are made: as it says, else as its spec does, else its connection.
 
-    The model of this machine has no batches.
+    Without a batch interface they are made directly.
     """
-    if not isinstance(connection, EndpointConnection):
+    if isinstance(connection, LocalConnection | GoogleConnection):
         return "direct"
     return mode or spec.mode or connection.mode
 

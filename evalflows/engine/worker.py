@@ -64,7 +64,7 @@ def _fault(error: Exception) -> Fault:
     """Return kind, text and trace of an exception of user code, as `fault_of` does."""
     if isinstance(error, CallError):
         return error.kind, str(error), error.trace
-    if "openai" not in sys.modules:  # none of its errors can have been raised, and importing it takes half a second
+    if not {"openai", "anthropic", "google.genai"} & sys.modules.keys():  # none of their errors can have been raised
         return "raised", fault_text(error), trace_of(error)
     from evalflows.llm.endpoint_errors import fault_of
 

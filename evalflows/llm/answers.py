@@ -17,11 +17,13 @@ _ENDS: dict[str, End] = {
     **dict.fromkeys(
         (
             *("content_filter", "content_filtered", "safety", "image_safety", "recitation", "blocklist", "spii"),
-            *("prohibited_content", "guardrail_intervened", "refusal", "sensitive"),
+            *("prohibited_content", "guardrail_intervened", "refusal", "sensitive", "language", "escalation"),
+            *("image_prohibited_content", "image_recitation", "model_armor", "pup_limited_disabled"),
         ),
         "filtered",
     ),
-    **dict.fromkeys(("error", "malformed_function_call", "network_error"), "failed"),
+    **dict.fromkeys(("error", "malformed_function_call", "malformed_response", "network_error"), "failed"),
+    **dict.fromkeys(("missing_thought_signature", "too_many_tool_calls", "unexpected_tool_call"), "failed"),
 }
 """What finish reasons mean, in lower case: those of OpenAI, and those that gateways pass on from other providers."""
 

@@ -24,7 +24,7 @@ import orjson
 
 from evalflows.llm.endpoint_errors import error_in, error_of_response
 from evalflows.llm.prices import Tokens
-from evalflows.specs.connections import BatchSpec, ConnectionSpec, EndpointConnection
+from evalflows.specs.connections import BatchSpec, ConnectionSpec, RemoteConnection
 from evalflows.specs.errors import CallError, ErrorKind
 from evalflows.specs.escaping import print_note
 from evalflows.store.file_systems import storage_errors
@@ -501,7 +501,7 @@ class Batches:
 
 def limits_of(connection: ConnectionSpec) -> BatchSpec:
     """Return how batches of a connection are used."""
-    return connection.batch if isinstance(connection, EndpointConnection) else BatchSpec()
+    return connection.batch if isinstance(connection, RemoteConnection) else BatchSpec()
 
 
 def open_batches(folder: Path) -> list[Batch]:

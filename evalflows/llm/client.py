@@ -1,8 +1,9 @@
-"""HTTP client for one endpoint: a single attempt at a call, made with the OpenAI SDK."""
+"""The client of one endpoint: a single attempt at a call, sent by the SDK of its protocol (`protocols/`)."""
 
 import asyncio
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,11 @@ import aiohttp
 import httpx2
 import openai
 
-from evalflows.llm.capped_client import MEGABYTE, CappedClient, Door, Opening, opening, text_of
+from evalflows.llm.capped_client import MEGABYTE, CappedClient, Door, Opening, opening
 from evalflows.llm.connections import SENT_BY_SDK, SHORTEST_KEY, secrets_of, without_key
 from evalflows.llm.endpoint_errors import MIN_PROVIDER_KEY_CHARS, as_kept_json, classify, error_in, not_json
-from evalflows.specs.connections import ConnectionSpec, EndpointConnection
-from evalflows.specs.errors import CallError
+from evalflows.specs.connections import ConnectionSpec, RemoteConnection
+from evalflows.specs.errors import CallError, describe
 from evalflows.specs.permitted import may_receive, variable
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def _unreadable(message: str, text: str) -> CallError:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An endpoint's response: its JSON body and its headers."""
+    """An endpoint's response: its JSON body, in OpenAI's form, and its headers."""
 
     body: dict[str, Any]
     headers: Mapping[str, str]
@@ -47,10 +48,14 @@ class Response:
 
 
 class _CappedAioClient(CappedClient, openai.DefaultAioHttpClient):
-    """A client for the SDK."""
+    """A client for the SDKs."""
 
     async def send(self, request: httpx2.Request, *, stream: bool = False, **options: Any) -> httpx2.Response:
-        """Send a request. The SDK would pass on what aiohttp raises for a malformed response or for many headers."""
+        """Send a request, within the timeouts of this client: Google's SDK sends none.
+
+        The SDK would pass on what aiohttp raises for a malformed response or for many headers.
+        """
+        request.extensions = {**request.extensions, "timeout": self.timeout.as_dict()}
         try:
             return await super().send(request, stream=stream, **options)
         except aiohttp.ClientResponseError as error:
@@ -101,57 +106,57 @@ def _trace() -> aiohttp.TraceConfig:
     return config
 
 
-class Client:
-    """An OpenAI-compatible endpoint. It does not retry, since every 429 must reach the limiter."""
+class Client(ABC):
+    """An endpoint, asked in OpenAI's form. It does not retry, since every 429 must reach the limiter."""
+
+    chat_path: str
+    """Where calls go, below the base URL."""
 
     def __init__(
         self, base_url: str, key: str | None, connection: ConnectionSpec, headers: Mapping[str, str] | None = None
     ) -> None:
         """Args: base_url: may have a query, sent with each call; headers: the connection's, with their secrets."""
-        self._connection, self._timeout_s, headers = connection, connection.timeout_s, headers or {}
-        given = connection.headers if isinstance(connection, EndpointConnection) else {}
-        self._secrets = [secret for secret in (key, *secrets_of(given)) if secret]
-        timeout = httpx2.Timeout(connection.timeout_s)
-        if isinstance(connection, EndpointConnection):
+        self._connection, self._timeout_s, self._headers = connection, connection.timeout_s, headers or {}
+        given = connection.headers if isinstance(connection, RemoteConnection) else {}
+        self._key, self._secrets = key, [secret for secret in (key, *secrets_of(given)) if secret]
+        self._timeout = httpx2.Timeout(connection.timeout_s)
+        if isinstance(connection, RemoteConnection):
             read = connection.read_timeout_s or connection.timeout_s
-            timeout = httpx2.Timeout(read, connect=connection.connect_timeout_s)
+            self._timeout = httpx2.Timeout(read, connect=connection.connect_timeout_s)
         # A call over aiohttp takes two thirds of the CPU time of one over httpx, whose pool checks every connection
         # for every request. The number of connections is unlimited here because the limiter controls it.
         limits = httpx2.Limits(max_connections=0)
-        http = _CappedAioClient(limits=limits, timeout=timeout, follow_redirects=False)
-        http.max_bytes = int(connection.max_response_mb * MEGABYTE)
-        self._http, self._door = http, Door()
-        parts = urlsplit(base_url)
-        self._url = parts._replace(path=f"{parts.path.rstrip('/')}/chat/completions", fragment="").geturl()
-        self._sdk = openai.AsyncOpenAI(
-            base_url=parts._replace(query="", fragment="").geturl(),
-            api_key=key or "none",
-            max_retries=0,
-            timeout=timeout,
-            http_client=http,
-            default_headers=headers,
-            default_query=dict(parse_qsl(parts.query, keep_blank_values=True)),
-        )
-        # Without a key no header says that there is one.
-        sends_key = key is not None or any(name.lower() == "authorization" for name in headers)
-        self._options: Any = {} if sends_key else {"headers": {"Authorization": openai.Omit()}}
-        if not all(may_receive(base_url, variable(name)) for name in SENT_BY_SDK):
-            self._sdk.organization = self._sdk.project = None
-            self._sdk._custom_headers = headers
-        self._batches: BatchService | None = None
+        self._http = _CappedAioClient(limits=limits, timeout=self._timeout, follow_redirects=False)
+        self._http.max_bytes = int(connection.max_response_mb * MEGABYTE)
+        self._door, parts = Door(), urlsplit(base_url)
+        self._base_url = parts._replace(path=parts.path.rstrip("/"), query="", fragment="").geturl()
+        self._query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        path = f"{parts.path.rstrip('/')}{self.chat_path}"
+        self._url = parts._replace(path=path, fragment="").geturl()
+
+    @abstractmethod
+    async def _send(self, path: str, request: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
+        """Return the text and the headers of the response to a request in OpenAI's form."""
+
+    def _answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return a response's body in OpenAI's form; as it is, if it is no answer."""
+        return body
+
+    @property
+    def _may_add_headers(self) -> bool:
+        """Whether the SDK may send this address what it takes from the environment by itself."""
+        names = SENT_BY_SDK.get(self._connection.kind, SENT_BY_SDK["endpoint"])
+        return all(may_receive(self._base_url, variable(name)) for name in names)
+
+    def _has_header(self, name: str) -> bool:
+        return any(header.lower() == name for header in self._headers)
 
     async def close(self) -> None:
-        await self._sdk.close()
+        await self._http.aclose()
 
     def batches(self) -> "BatchService | None":
         """Return the endpoint's batch interface; None if it has none."""
-        if not isinstance(self._connection, EndpointConnection):
-            return None
-        if self._batches is None:
-            from evalflows.llm.openai_batches import OpenAiBatches  # late: most runs have none
-
-            self._batches = OpenAiBatches(self._sdk, self._redacted)
-        return self._batches
+        return None
 
     async def open_connections(self, count: int, run: str) -> None:
         """Open the connections of a run before its first call: as many as there may be, at most `count`."""
@@ -172,26 +177,29 @@ class Client:
         try:
             async with asyncio.timeout(self._timeout_s):
                 with Opening(self._door) as made:
-                    raw = await self._sdk.post(path, body=request, options=self._options, cast_to=httpx2.Response)
+                    text, headers = await self._send(path, request)
         except TimeoutError:
-            text = f"no complete answer within {self._timeout_s:g} s"
-            return CallError("timeout", text, cost_is_unknown=True)
+            said = f"no complete answer within {self._timeout_s:g} s"
+            return CallError("timeout", said, cost_is_unknown=True)
         except Exception as error:
             return self._redacted(classify(error))
-        text = text_of(raw)
         try:
             body = json.loads(_json_in(self._without_key(text, MIN_PROVIDER_KEY_CHARS)))
         except RecursionError:
             return self._redacted(_unreadable("the answer is nested too deeply", text))
         except ValueError:
-            return self._redacted(_unreadable(not_json(raw.headers.get("content-type", ""), text), text))
+            return self._redacted(_unreadable(not_json(headers.get("content-type", ""), text), text))
         if not isinstance(body, dict):
             return self._redacted(_unreadable(f"the answer is {type(body).__name__}, wanted a mapping", text))
+        try:
+            body = self._answer(body)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            return self._redacted(_unreadable(f"the answer cannot be read: {describe(error)}", text))
         fault = error_in(body, text)
         if fault is not None:
             return self._redacted(fault)
         made.settle(self._url)
-        return Response(body, raw.headers, made.seconds)
+        return Response(body, headers, made.seconds)
 
     def _redacted(self, fault: CallError) -> CallError:
         """Return an error without the key, and without its cause, which may contain it."""

@@ -3,18 +3,22 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import TYPE_CHECKING
 
 from evalflows.llm import local, loop
 from evalflows.llm.batches import Batches
 from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Caller, Completer, Embedder, Endpoint
-from evalflows.llm.connections import address, headers_of, key_of
+from evalflows.llm.connections import address, headers_of, key_of, require_sdk
 from evalflows.llm.ledger import Ledger
 from evalflows.llm.limiter import FIRST_WIDTH, Limiter
 from evalflows.llm.local import LOCAL_MODEL, identity_of, serve
-from evalflows.specs.connections import ConnectionSpec, EndpointConnection, HashableHeaders, LocalConnection
+from evalflows.specs.connections import ConnectionSpec, HashableHeaders, LocalConnection, RemoteConnection
 from evalflows.specs.errors import CallError
 from evalflows.specs.protocols import Embed
+
+if TYPE_CHECKING:
+    from evalflows.llm.client import Client
 
 
 def completer(
@@ -75,12 +79,13 @@ async def _embed_here(texts: Sequence[str], *, model: str | None = None) -> list
 
 def first_width(connection: ConnectionSpec) -> int:
     """Return how many calls may be in flight from the start: what the user declares, else a few, since nobody knows."""
-    default = EndpointConnection.model_fields["max_in_flight"].default
+    default = RemoteConnection.model_fields["max_in_flight"].default
     return FIRST_WIDTH if connection.max_in_flight == default else connection.max_in_flight
 
 
 def _endpoint(name: str, connection: ConnectionSpec, base_url: str, identity: str, key: str | None) -> Endpoint:
-    given = connection.headers if isinstance(connection, EndpointConnection) else {}
+    require_sdk(name, connection)
+    given = connection.headers if isinstance(connection, RemoteConnection) else {}
     headers = HashableHeaders(headers_of(given, f"connection {name!r}", base_url))
     return _shared(name, connection, base_url, identity, key, headers)
 
@@ -89,15 +94,29 @@ def _endpoint(name: str, connection: ConnectionSpec, base_url: str, identity: st
 def _shared(
     name: str, connection: ConnectionSpec, base_url: str, identity: str, key: str | None, headers: HashableHeaders
 ) -> Endpoint:
-    from evalflows.llm.client import Client  # late: the SDK is slow to import, and a run may make no call
-
-    own = connection if isinstance(connection, EndpointConnection) else None
+    own = connection if isinstance(connection, RemoteConnection) else None
     limiter = Limiter(
         connection.max_in_flight,
         first=first_width(connection),
         requests_per_minute=own.requests_per_minute if own else None,
         tokens_per_minute=own.tokens_per_minute if own else None,
     )
-    client = Client(base_url, key, connection, headers)
+    client = _client_class(connection)(base_url, key, connection, headers)
     loop.at_end(client.close)
     return Endpoint(name=name, connection=connection, identity=identity, client=client, limiter=limiter)
+
+
+def _client_class(connection: ConnectionSpec) -> "type[Client]":
+    """Return the client of a protocol. Late: each SDK is slow to import, and a run may make no call."""
+    match connection.kind:
+        case "anthropic":
+            from evalflows.llm.protocols.anthropic import AnthropicClient
+
+            return AnthropicClient
+        case "google":
+            from evalflows.llm.protocols.google import GoogleClient
+
+            return GoogleClient
+    from evalflows.llm.protocols.openai import OpenAIClient
+
+    return OpenAIClient

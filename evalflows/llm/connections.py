@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,16 +11,28 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import ValidationError
 
-from evalflows.specs.connections import ConnectionSpec, EndpointConnection, LocalConnection
+from evalflows.specs.connections import (
+    AnthropicConnection,
+    ConnectionSpec,
+    EndpointConnection,
+    GoogleConnection,
+    LocalConnection,
+    RemoteConnection,
+)
 from evalflows.specs.errors import InputError, describe, first_problem, short
 from evalflows.specs.files import SpecLoader, expanded, read_regular
 from evalflows.specs.permitted import Source, check_sent, variable, variables_in
 from evalflows.specs.placeholders import filled
 
-_KINDS: dict[str, type[EndpointConnection | LocalConnection]] = {
+_KINDS: dict[str, type[ConnectionSpec]] = {
     "endpoint": EndpointConnection,
+    "anthropic": AnthropicConnection,
+    "google": GoogleConnection,
     "local": LocalConnection,
 }
+
+_SDKS = {"anthropic": "anthropic", "google": "google.genai"}
+"""The packages of kinds that are extras of the same name."""
 
 FILE = "connections.yaml"
 """The shared connections file in the current folder, unless EVALFLOWS_CONNECTIONS names another."""
@@ -27,8 +40,12 @@ FILE = "connections.yaml"
 AUTO_MODEL = "gpt-4o-mini"
 """The provider's model that `auto` uses unless OPENAI_MODEL names one."""
 
-SENT_BY_SDK = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS")
-"""Environment variables that the OpenAI SDK sends to every endpoint."""
+SENT_BY_SDK = {
+    "endpoint": ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS"),
+    "anthropic": ("ANTHROPIC_CUSTOM_HEADERS",),
+    "google": (),
+}
+"""Environment variables that the SDK of a kind sends to every address."""
 
 SHORTEST_KEY = 4
 """Shortest redacted secret, in characters: redacting a shorter one would garble every message."""
@@ -65,16 +82,28 @@ def _entries(path: Path) -> dict[str, Any]:
 def _connection(where: str, fields: object) -> ConnectionSpec:
     """Parse one entry. Messages about it as a whole leave out its content, which may contain a key."""
     if not isinstance(fields, dict):
-        raise InputError(f"{where}: got {type(fields).__name__}, wanted a mapping with base_url or kind: local")
+        raise InputError(f"{where}: got {type(fields).__name__}, wanted a mapping with base_url or kind")
     kind = fields.get("kind", "endpoint" if "base_url" in fields else None)
     if kind is None:
-        raise InputError(f"{where}: got no base_url, wanted one (or kind: local)")
+        raise InputError(f"{where}: got no base_url, wanted one, or a kind: {', '.join([*_KINDS][1:])}")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise InputError(f"{where}: kind: got {short(kind)}, wanted one of {', '.join(_KINDS)}")
     try:
         return _KINDS[kind].model_validate(fields)
     except ValidationError as error:
         raise InputError(first_problem(error, where)) from None
+
+
+def require_sdk(name: str, connection: ConnectionSpec) -> None:
+    """Raise InputError if the package that speaks the connection's protocol is not installed."""
+    package = _SDKS.get(connection.kind)
+    try:
+        lacks = package is not None and find_spec(package) is None
+    except ModuleNotFoundError:  # of the package around it
+        lacks = True
+    if lacks:
+        wanted = f'pip install "evalflows[{connection.kind}]"'
+        raise InputError(f"connection {name!r}: kind: {connection.kind} needs the package {package}: {wanted}")
 
 
 def resolve(name: str, own: Mapping[str, ConnectionSpec]) -> ConnectionSpec:
@@ -119,28 +148,28 @@ def addresses_of_keys() -> dict[Source, list[str]]:
     """Return the base URLs with which the shared and the built-in connections define each key."""
     addresses: dict[Source, list[str]] = {}
     for connection in known({}).values():
-        if isinstance(connection, EndpointConnection):
+        if isinstance(connection, RemoteConnection):
             of_headers = {name for value in connection.headers.values() for name in variables_in(value)}
-            for source in (_source(connection), *map(variable, (*SENT_BY_SDK, *of_headers))):
+            for source in (_source(connection), *map(variable, (*SENT_BY_SDK[connection.kind], *of_headers))):
                 if source is not None:
                     addresses.setdefault(source, []).append(connection.base_url)
     return addresses
 
 
-def check_key(name: str, connection: EndpointConnection) -> None:
+def check_key(name: str, connection: RemoteConnection) -> None:
     """Raise InputError if a deployment's run may not send the connection's key to its base URL."""
     if source := _source(connection):
         shown = _variable(source.name) if connection.api_key_env else repr(block_name(source.name))
         check_sent(f"connection {name!r}", source, shown, connection.base_url)
 
 
-def _source(connection: EndpointConnection) -> Source | None:
+def _source(connection: RemoteConnection) -> Source | None:
     if connection.api_key_env is not None:
         return variable(connection.api_key_env)
     return None if connection.api_key_block is None else Source("block", connection.api_key_block)
 
 
-def key_of(name: str, connection: EndpointConnection) -> str | None:
+def key_of(name: str, connection: RemoteConnection) -> str | None:
     """Return the key from the environment; it is never stored, logged or shown.
 
     Raise InputError if its variable is not set or does not hold a key, or a deployment's run may not send it there.
@@ -165,9 +194,9 @@ def plain_key(text: object, where: str) -> str:
     return key
 
 
-def lacks_key(connection: ConnectionSpec) -> bool:
+def lacks_key(connection: ConnectionSpec | RemoteConnection) -> bool:
     """Return whether the key should come from the environment but its variable is not set."""
-    variable = connection.api_key_env if isinstance(connection, EndpointConnection) else None
+    variable = connection.api_key_env if isinstance(connection, RemoteConnection) else None
     return variable is not None and not os.environ.get(variable, "").strip()
 
 
@@ -196,7 +225,7 @@ def secrets_of(headers: Mapping[str, str]) -> list[str]:
 
 def key_source(connection: ConnectionSpec) -> str:
     """Describe where the key comes from and, for a variable, whether it is set; never the key itself."""
-    if isinstance(connection, EndpointConnection):
+    if isinstance(connection, RemoteConnection):
         if connection.api_key_block is not None:
             return f"Secret block {block_name(connection.api_key_block)!r}"
         if connection.api_key_env is not None:

@@ -8,10 +8,9 @@ these, plain text, an HTML page; with a status of 4xx or 5xx, or with HTTP 200.
 import html
 import json
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
 from evalflows.llm.connections import SHORTEST_KEY, without_key
 from evalflows.llm.rate_limits import RateLimit, period_s, read_rate_limit
@@ -58,6 +57,7 @@ _MEANINGS: tuple[tuple[re.Pattern[str], ErrorKind], ...] = (
         ),
         "context_too_long",
     ),
+    (re.compile(r"api[_ ]key[_ ](invalid|expired|not valid)", re.I), "authentication"),
     (re.compile(r"json_validate_failed|tool_use_failed|failed to (generate json|call a function)", re.I), "bad_answer"),
 )
 """What codes and messages mean, in the order in which they are tried: too many tokens a minute are no long prompt."""
@@ -74,7 +74,8 @@ _WAIT = re.compile(r"(?:retry|try again)[^.]{0,20}? in (\d[\d.hms]*)\s*(millisec
 _UNITS = {"milliseconds": "ms", "seconds": "s", "minutes": "m", "hours": "h"}
 
 _REFUSED = re.compile(
-    r"(un|not )support|invalid value|unavailable|unknown|unrecogni[sz]ed|not (allowed|permitted)|extra", re.I
+    r"(un|not )support|invalid value|unavailable|unknown|unrecogni[sz]ed|deprecated|not (allowed|permitted)|extra",
+    re.I,
 )
 _HINTS = {
     "max_tokens": "`max_completion_tokens` in place of `max_tokens` of the target",
@@ -89,6 +90,9 @@ _HINTS = {
 
 MIN_PROVIDER_KEY_CHARS = 16
 """Shortest key, in characters, that is redacted in answers too: a shorter one may be a plain word."""
+
+_SDKS = ("openai", "anthropic", "google", "httpx2")
+"""The packages whose errors are known. Those of the SDKs have equal names."""
 
 _keys: set[str] = set()
 """Keys of the user's own clients, whose errors and answers pass through the user's own code."""
@@ -115,7 +119,7 @@ def http_status_kind(status: int) -> ErrorKind:
             return "context_too_long"
         case 408:
             return "timeout"
-        case 429 | 498:  # 498: the provider's capacity is used up
+        case 429 | 498 | 529:  # 498, 529: the provider's capacity is used up
             return "rate_limited"
         case 409 | 424 | 425:  # in conflict, a dependency failed, too early
             return "server_error"
@@ -299,32 +303,31 @@ def without_keys(text: str, min_chars: int = SHORTEST_KEY) -> str:
     return text
 
 
-def classify(error: Exception) -> CallError:
-    """Return an exception of the OpenAI SDK as a CallError. Re-raise any other exception: it is a bug of ours."""
+def classify(error: BaseException) -> CallError:
+    """Return an exception of an SDK or its HTTP client as a CallError. Re-raise any other: it is a bug of ours."""
     root = _root(error)
     if isinstance(root, CallError):  # the SDK wraps what its client raises
         return root
     if isinstance(error, CallError):
         return error
-    import openai  # late: it is slow to import
-
     was_sent = not _is_of_connecting(error)
-    if isinstance(error, openai.APITimeoutError) and isinstance(root, TimeoutError | openai.APITimeoutError):
+    timeouts = ("APITimeoutError", "TimeoutException")
+    if _is_of_sdk(error, *timeouts) and (isinstance(root, TimeoutError) or _is_of_sdk(root, *timeouts)):
         return CallError("timeout", "no answer in time", cost_is_unknown=was_sent)
-    if isinstance(error, openai.APIStatusError):
-        from evalflows.llm.capped_client import redirect, text_of  # late: with it comes the HTTP client
-
-        response = error.response
-        if message := redirect(response):
-            return CallError(http_status_kind(error.status_code), message)
-        return error_of_response(error.status_code, response.headers, text_of(response))
-    if isinstance(error, openai.APIConnectionError):
+    if _is_of_sdk(error, "APIConnectionError", "TransportError"):
         return CallError("connection", describe(root), cost_is_unknown=was_sent)
-    if isinstance(error, openai.APIResponseValidationError | json.JSONDecodeError | UnicodeDecodeError):
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError) or _is_of_sdk(error, "APIResponseValidationError"):
         return CallError("bad_answer", f"the answer cannot be read: {describe(error)}", cost_is_unknown=True)
-    if isinstance(error, openai.APIError):  # such as a stream that ended in an error
+    if not _is_of_sdk(error, "APIError"):
+        raise error
+    response: Any = getattr(error, "response", None)
+    if not hasattr(response, "has_redirect_location"):  # such as a stream that ended in an error
         return CallError("server_error", describe(error), cost_is_unknown=True)
-    raise error
+    from evalflows.llm.capped_client import redirect, text_of  # late: with it comes the HTTP client
+
+    if message := redirect(response):
+        return CallError(http_status_kind(response.status_code), message)
+    return error_of_response(response.status_code, response.headers, text_of(response))
 
 
 def _is_of_connecting(error: BaseException | None) -> bool:
@@ -352,16 +355,15 @@ def fault_of(error: BaseException) -> CallError:
 
     It has the user's frames, unless the model was not reached: that is no fault of their code.
     """
-    fault = (
-        classify(error) if isinstance(error, CallError) or _is_of_sdk(error) else CallError("raised", fault_text(error))
-    )
+    is_known = isinstance(error, CallError) or _is_of_sdk(error, "APIError")
+    fault = classify(error) if is_known else CallError("raised", fault_text(error))
     fault.args = (without_keys(str(fault)),)
     if fault.kind not in UNREACHABLE and (trace := fault.trace or trace_of(error)):
         fault.trace = without_keys(trace)
     return fault
 
 
-def _is_of_sdk(error: BaseException) -> TypeGuard[Exception]:
-    """Return whether an error is one of the SDK, which is then loaded."""
-    sdk = sys.modules.get("openai")
-    return sdk is not None and isinstance(error, sdk.APIError)
+def _is_of_sdk(error: BaseException, *names: str) -> bool:
+    """Return whether an error is one of these of an SDK or its HTTP client, by name: they are slow to import."""
+    kinds = type(error).__mro__
+    return any(kind.__name__ in names and kind.__module__.partition(".")[0] in _SDKS for kind in kinds)

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from evalflows.specs.attachments import attachments_in
-from evalflows.specs.connections import ConnectionSpec, EndpointConnection, LocalConnection
+from evalflows.specs.connections import ConnectionSpec, LocalConnection, RemoteConnection
 
 BYTES_A_TOKEN = 3
 """For estimates, which should rather be too high: a Chinese character is three bytes, about a token."""
@@ -45,6 +45,7 @@ class Tokens:
     cached: int | None = None  # those of `into` that the provider had in its cache
     out: int | None = None
     reasoning: int | None = None  # those of `out` that the model thought in
+    written: int | None = None  # those of `into` that the provider has put into its cache, which may cost more
 
     @property
     def are_reported(self) -> bool:
@@ -86,7 +87,13 @@ class Price:
         if self.listed is not None:
             from genai_prices import Usage
 
-            usage = Usage(input_tokens=tokens.into, cache_read_tokens=cached or None, output_tokens=tokens.out or None)
+            written = min(tokens.written or 0, tokens.into - cached)
+            usage = Usage(
+                input_tokens=tokens.into,
+                cache_read_tokens=cached or None,
+                cache_write_tokens=written or None,
+                output_tokens=tokens.out or None,
+            )
             return self.share * float(self.listed.calc_price(usage)["total_price"])
         of_input, of_cached = self.usd_per_million_input_tokens, self.usd_per_million_cached_tokens
         into = (tokens.into - cached) * of_input + cached * (of_input if of_cached is None else of_cached)
@@ -132,7 +139,7 @@ def price_at(base_url: str, model: str, connections: Iterable[ConnectionSpec]) -
     there = [
         connection
         for connection in connections
-        if isinstance(connection, EndpointConnection) and connection.base_url.rstrip("/") == base_url
+        if isinstance(connection, RemoteConnection) and connection.base_url.rstrip("/") == base_url
     ]
     for named in (model, None):
         for connection in there:
@@ -170,7 +177,8 @@ def tokens_of(body: Mapping[str, Any]) -> Tokens:
         out = total - into
     elif out is not None and total is None and thinking is not None and thinking > out:
         out += thinking
-    return Tokens(into, cached, out, None if thinking is None or out is None else min(thinking, out))
+    written = _count(usage, "cache_creation_input_tokens")
+    return Tokens(into, cached, out, None if thinking is None or out is None else min(thinking, out), written)
 
 
 def _detail(usage: Mapping[str, Any], name: str, *kinds: str) -> int | None:

@@ -12,6 +12,7 @@ LONGEST_CREDIBLE_S = 7 * 86400.0
 LONGEST_PERIOD = 40
 """Characters of a period; a longer one is no period, and might be infinite as a number."""
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_OF_ANTHROPIC = ("requests", "tokens", "input-tokens", "output-tokens")
 _PERIOD = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
 
 
@@ -24,12 +25,18 @@ class RateLimit:
 
 
 def read_rate_limit(headers: Mapping[str, str]) -> RateLimit:
-    """Read Retry-After, `retry-after-ms` and `x-ratelimit-*`. What cannot be parsed or is not credible is ignored."""
+    """Read Retry-After, `retry-after-ms`, and `x-ratelimit-*` or Anthropic's.
+
+    What cannot be parsed or is not credible is ignored.
+    """
     retry_after = retry_after_s(headers)
     empty = [kind for kind in ("requests", "tokens") if headers.get(f"x-ratelimit-remaining-{kind}") == "0"]
-    periods = [_credible(period_s(headers.get(f"x-ratelimit-reset-{kind}", ""))) for kind in empty]
-    resets = [reset for reset in periods if reset is not None]
-    return RateLimit(retry_after if retry_after is not None else max(resets, default=None), bool(empty))
+    periods = [period_s(headers.get(f"x-ratelimit-reset-{kind}", "")) for kind in empty]
+    used_up = [kind for kind in _OF_ANTHROPIC if headers.get(f"anthropic-ratelimit-{kind}-remaining") == "0"]
+    periods += [_until(headers.get(f"anthropic-ratelimit-{kind}-reset", "")) for kind in used_up]
+    resets = [reset for period in periods if (reset := _credible(period)) is not None]
+    is_empty = bool(empty or used_up)
+    return RateLimit(retry_after if retry_after is not None else max(resets, default=None), is_empty)
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
@@ -59,8 +66,9 @@ def period_s(text: str) -> float | None:
 
 
 def _until(date: str) -> float | None:
-    """Return the seconds until an HTTP date; None if it is not one."""
+    """Return the seconds until a date of HTTP or of RFC 3339; None if it is neither."""
     try:
-        return max(0.0, (parsedate_to_datetime(date) - datetime.now(UTC)).total_seconds())
+        then = datetime.fromisoformat(date) if date[:4].isdigit() else parsedate_to_datetime(date)
+        return max(0.0, (then - datetime.now(UTC)).total_seconds())
     except (TypeError, ValueError):
         return None

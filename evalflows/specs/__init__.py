@@ -6,7 +6,13 @@ from evalflows.specs.late_names import lazy_names
 
 if TYPE_CHECKING:
     from evalflows.specs.columns import AnswerColumns, ExampleColumns
-    from evalflows.specs.connections import ConnectionSpec, EndpointConnection, LocalConnection
+    from evalflows.specs.connections import (
+        AnthropicConnection,
+        ConnectionSpec,
+        EndpointConnection,
+        GoogleConnection,
+        LocalConnection,
+    )
     from evalflows.specs.dataset import DatasetSpec, Expectation
     from evalflows.specs.errors import CallError, IncompleteError, InputError
     from evalflows.specs.evaluator import EvaluatorSpec
@@ -17,10 +23,10 @@ if TYPE_CHECKING:
     from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, RecordedTarget, TargetSpec
 
 __all__ = [
-    "AnswerColumns", "CallError", "ChatTarget", "Complete", "Completion", "CompositeSpec", "ConnectionSpec",
-    "DatasetSpec", "Embed", "EndpointConnection", "EvaluatorSpec", "ExampleColumns", "Expectation", "ExperimentSpec",
-    "GateSpec", "HttpTarget", "IncompleteError", "InputError", "LocalConnection", "Message", "MetricSpec",
-    "PythonTarget", "RecordedTarget", "TargetSpec", "load_experiment",
+    "AnswerColumns", "AnthropicConnection", "CallError", "ChatTarget", "Complete", "Completion", "CompositeSpec",
+    "ConnectionSpec", "DatasetSpec", "Embed", "EndpointConnection", "EvaluatorSpec", "ExampleColumns", "Expectation",
+    "ExperimentSpec", "GateSpec", "GoogleConnection", "HttpTarget", "IncompleteError", "InputError",
+    "LocalConnection", "Message", "MetricSpec", "PythonTarget", "RecordedTarget", "TargetSpec", "load_experiment",
 ]  # fmt: skip
 
 
@@ -28,7 +34,9 @@ __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "columns": ("AnswerColumns", "ExampleColumns"),
-        "connections": ("ConnectionSpec", "EndpointConnection", "LocalConnection"),
+        "connections": (
+            *("AnthropicConnection", "ConnectionSpec", "EndpointConnection", "GoogleConnection", "LocalConnection"),
+        ),
         "dataset": ("DatasetSpec", "Expectation"),
         "errors": ("CallError", "IncompleteError", "InputError"),
         "evaluator": ("EvaluatorSpec",),

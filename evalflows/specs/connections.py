@@ -1,8 +1,9 @@
 """Connections: where models are called, and under which limits."""
 
-from typing import Annotated, Literal, Self
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
 
 from evalflows.specs.addresses import check_address, check_headers, secret_in
 
@@ -74,10 +75,14 @@ class HashableHeaders(dict[str, str]):
         return hash(frozenset(self.items()))
 
 
-class EndpointConnection(_Connection):
-    """Any endpoint with OpenAI's chat completions API."""
+class RemoteConnection(_Connection):
+    """A connection over HTTP: with an address, a key and limits."""
 
-    kind: Literal["endpoint"] = "endpoint"
+    api: ClassVar[str] = "the endpoint"
+    """Whose protocol it is, in messages."""
+    lacks: ClassVar[frozenset[str]] = frozenset()
+    """OpenAI's parameters that the protocol has nothing for."""
+
     base_url: str = Field(
         description="The base URL, such as https://api.openai.com/v1; a query, such as ?api-version=…, is sent with "
         "each call"
@@ -113,7 +118,7 @@ class EndpointConnection(_Connection):
     )
 
     @model_validator(mode="after")
-    def _no_secret_in_the_address(self) -> "EndpointConnection":
+    def _no_secret_in_the_address(self) -> Self:
         if secret := secret_in(self.base_url):
             raise ValueError(f"base_url: got {secret} in it, wanted the key in api_key_env or api_key_block")
         check_address(self.base_url, "base_url")
@@ -121,10 +126,84 @@ class EndpointConnection(_Connection):
         return self
 
     @model_validator(mode="after")
-    def _one_key(self) -> "EndpointConnection":
+    def _one_key(self) -> Self:
         if self.api_key_env and self.api_key_block:
             raise ValueError("got api_key_env and api_key_block, wanted one of them")
         return self
+
+    def refusal(self, parameters: Mapping[str, Any]) -> str | None:
+        """Return what the protocol does not have of a request's parameters; None if it has all."""
+        lacking = [name for name, value in parameters.items() if name in self.lacks and value is not None]
+        return f"`{lacking[0]}` is not supported by {self.api}" if lacking else None
+
+
+class EndpointConnection(RemoteConnection):
+    """Any endpoint with OpenAI's chat completions API."""
+
+    kind: Literal["endpoint"] = "endpoint"
+
+
+def _with_key(fields: Any, variable: str) -> Any:
+    """Return a connection's fields with its provider's variable, unless they say where the key comes from."""
+    if not isinstance(fields, Mapping) or "api_key_env" in fields or fields.get("api_key_block"):
+        return fields
+    return {**fields, "api_key_env": variable}
+
+
+class AnthropicConnection(RemoteConnection):
+    """Anthropic's Messages API, by its SDK."""
+
+    api: ClassVar[str] = "Anthropic's API"
+    lacks: ClassVar[frozenset[str]] = frozenset(
+        (
+            *("audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs", "modalities", "n"),
+            *("prediction", "presence_penalty", "prompt_cache_key", "seed", "store", "stream", "top_logprobs"),
+            *("verbosity", "web_search_options"),
+        )
+    )
+
+    kind: Literal["anthropic"] = "anthropic"
+    base_url: str = Field("https://api.anthropic.com", description="The base URL, without /v1")
+    price_list: str | None = Field("anthropic", description="The provider in the price list whose prices apply")
+    prompt_caching: bool = Field(
+        True,
+        description="Mark a long system prompt, or a long first part of the messages, for the provider's cache: "
+        "writing it costs a quarter more than other input, and reading it a tenth",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_a_key(cls, fields: Any) -> Any:
+        return _with_key(fields, "ANTHROPIC_API_KEY")
+
+    @field_validator("embedding_model")
+    @classmethod
+    def _no_embeddings(cls, model: str | None) -> str | None:
+        if model is not None:
+            raise ValueError(f"got {model!r}, wanted none: {cls.api} has no embeddings")
+        return model
+
+
+class GoogleConnection(RemoteConnection):
+    """Google's Gemini API, by its SDK."""
+
+    api: ClassVar[str] = "Google's API"
+    lacks: ClassVar[frozenset[str]] = frozenset(
+        (
+            *("audio", "function_call", "functions", "logit_bias", "logprobs", "modalities", "n", "prediction"),
+            *("parallel_tool_calls", "prompt_cache_key", "store", "stream", "top_logprobs", "user", "verbosity"),
+            "web_search_options",
+        )
+    )
+
+    kind: Literal["google"] = "google"
+    base_url: str = Field("https://generativelanguage.googleapis.com", description="The base URL, without /v1beta")
+    price_list: str | None = Field("google", description="The provider in the price list whose prices apply")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _has_a_key(cls, fields: Any) -> Any:
+        return _with_key(fields, "GEMINI_API_KEY")
 
 
 class LocalConnection(_Connection):
@@ -138,7 +217,9 @@ class LocalConnection(_Connection):
     usd_per_million_output_tokens: float | None = 0.0
 
 
-ConnectionSpec = Annotated[EndpointConnection | LocalConnection, Field(discriminator="kind")]
+ConnectionSpec = Annotated[
+    EndpointConnection | AnthropicConnection | GoogleConnection | LocalConnection, Field(discriminator="kind")
+]
 
 Connections = Annotated[
     dict[str, ConnectionSpec],

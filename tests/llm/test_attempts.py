@@ -166,7 +166,7 @@ def test_a_response_may_say_how_long_to_wait(headers: dict[str, str], wanted: fl
         (413, "context_too_long"),
         (429, "rate_limited"),
         (504, "server_error"),
-        (529, "server_error"),
+        (529, "rate_limited"),
         (301, "bad_request"),
     ],
 )

@@ -11,8 +11,9 @@ import pytest
 from http_application import Application, Reply, cuts, failure, post, says, sends, write_raw
 
 from evalflows.llm import loop
-from evalflows.llm.client import Client, Response
+from evalflows.llm.client import Response
 from evalflows.llm.endpoint_errors import fault_of
+from evalflows.llm.protocols.openai import OpenAIClient
 from evalflows.specs.connections import EndpointConnection
 from evalflows.specs.errors import CallError
 
@@ -30,7 +31,7 @@ def endless(handler: BaseHTTPRequestHandler) -> None:
 def call(application: Application, *replies: Reply) -> Response:
     application.replies.extend(replies)
     connection = EndpointConnection(base_url=application.url, timeout_s=20, max_response_mb=1)
-    client = Client(application.url, "sk-1234567890", connection)
+    client = OpenAIClient(application.url, "sk-1234567890", connection)
 
     async def made() -> Response:
         try:

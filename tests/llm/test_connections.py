@@ -83,8 +83,11 @@ def test_another_file_may_be_named(folder: Path, monkeypatch: pytest.MonkeyPatch
         ("- a", "connections.yaml: got list, wanted a mapping of names to connections"),
         ("a: {b: [", "connections.yaml:1: not YAML: "),
         ("1: {kind: local}", "connections.yaml: got name 1, wanted text"),
-        ("x: {model: m}", "connections.yaml: x: got no base_url, wanted one (or kind: local)"),
-        ("x: {kind: [local]}", "connections.yaml: x: kind: got ['local'], wanted one of endpoint, local"),
+        ("x: {model: m}", "connections.yaml: x: got no base_url, wanted one, or a kind: anthropic, google, local"),
+        (
+            "x: {kind: [local]}",
+            "connections.yaml: x: kind: got ['local'], wanted one of endpoint, anthropic, google, local",
+        ),
         (
             f"x: {{base_url: {URL}, max_in_flight: 0}}",
             "connections.yaml: x: max_in_flight: Input should be greater than or equal to 1, got 0",

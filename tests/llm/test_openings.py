@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from evalflows.llm import loop
-from evalflows.llm.client import Client
 from evalflows.llm.post import open_connections, poster
+from evalflows.llm.protocols.openai import OpenAIClient
 from evalflows.specs.connections import EndpointConnection
 from evalflows.specs.target import HttpTarget
 
@@ -60,7 +60,7 @@ def of_application(url: str) -> tuple[Callable[[], Awaitable[object]], Callable[
 
 
 def of_model(url: str) -> tuple[Callable[[], Awaitable[object]], Callable[[int, str], Awaitable[None]]]:
-    client = Client(url, None, EndpointConnection(base_url=url))
+    client = OpenAIClient(url, None, EndpointConnection(base_url=url))
     return lambda: client.post("/chat/completions", {}), client.open_connections
 
 

@@ -158,7 +158,7 @@ def test_what_the_provider_does_not_say_costs_nobody_knows_what(tokens: Tokens) 
                 "cache_read_input_tokens": 90,
                 "cache_creation_input_tokens": 20,
             },
-            Tokens(120, 90, 5),
+            Tokens(120, 90, 5, None, 20),
         ),
         ({"prompt_tokens": 100, "cache_read_input_tokens": 90, "completion_tokens": 5}, Tokens(100, 90, 5)),
         ({"prompt_tokens": -1, "completion_tokens": 1.5}, Tokens()),

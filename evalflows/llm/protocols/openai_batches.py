@@ -24,7 +24,7 @@ CLOCKS_APART = timedelta(minutes=10)
 UPLOAD_TIMEOUT_S = 600.0
 
 
-class OpenAiBatches:
+class OpenAIBatches:
     """See `BatchService`. The SDK's own HTTP client sends: files may be larger than any answer."""
 
     def __init__(self, sdk: openai.AsyncOpenAI, redacted: Any) -> None:

@@ -66,15 +66,18 @@ def test_a_run_in_batches_is_that_without_at_half_the_price(endpoint: BatchEndpo
                 where e.run_group = (select max(run_group) from experiments) order by all"""
     preferred = "select example_id, winner from judgements where winner is not null order by all"
     batched, won, n_batches = rows(judged), rows(preferred), len(endpoint.batches)
-    n_calls, *others = one("select count(*), count(distinct batch_id), count(latency_s), sum(cost_usd) from calls")
+    n_calls, *others = one(
+        "select count(*), count(distinct batch_id), count(latency_s), sum(cost_usd) from calls where batch_id is not null"
+    )
+    trials = endpoint.direct  # of the judges' parameters, before anything is submitted
     assert n_batches == 3, "of answers, of judgements, of pairs: an item makes its calls together"
-    assert endpoint.direct == 0 and others == [3, 0, pytest.approx(n_calls * USD / 2)]
+    assert trials <= 2 and others == [3, 0, pytest.approx(n_calls * USD / 2)]
     assert len(batched) == 4 * N and len(won) == 2 * N and n_calls == 2 * N + 2 * N * 4 + 2 * N
     assert one("select count(latency_s) from outputs") == one("select count(latency_s) from judgements") == (0,)
     assert len(endpoint.deleted) == 2 * n_batches and not waiting_runs(Store())
 
     run(spec(endpoint, **asked, mode=None, run_key="direct", use_cache=False))
-    assert endpoint.direct == n_calls and len(endpoint.batches) == n_batches
+    assert n_calls <= endpoint.direct <= n_calls + 2 * trials and len(endpoint.batches) == n_batches
     assert rows(judged) == batched and sorted(rows(preferred)) == sorted(2 * won)
 
 
@@ -179,7 +182,8 @@ def test_a_budget_is_set_aside_at_submission_and_settled_by_the_answers(endpoint
     target = {"kind": "chat", "connection": "m", "name": "t", "user": "{question}", "max_tokens": 100}
     run(spec(endpoint, targets=[target], budget_usd=7 * estimate))
     assert len(endpoint.batches) > 1, "more fits once it is known that calls cost less"
-    assert one("select count(*), sum(cost_usd) from calls") == (N, pytest.approx(N * USD / 2))
+    batched = one("select count(*), sum(cost_usd) from calls where batch_id is not null")
+    assert batched == (N, pytest.approx(N * USD / 2))
 
     with pytest.raises(IncompleteError, match=r"budget is spent|does not fit the budget"):
         run(spec(endpoint, targets=[target], budget_usd=1.2 * estimate, run_key="small", use_cache=False))

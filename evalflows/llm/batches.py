@@ -66,8 +66,8 @@ class BatchService(Protocol):
     def line(self, call_id: str, operation: str, request: Mapping[str, Any]) -> bytes:
         """Return a request as a line of the file that is submitted."""
 
-    async def find(self, name: str, since: datetime) -> Remote | None:
-        """Return the batch that was created under this name since then, or None."""
+    async def find(self, name: str, since: datetime, rows: int) -> Remote | None:
+        """Return the batch that was created under this name since then, with so many calls, or None."""
 
     async def submit(self, name: str, operation: str, requests: Path) -> Remote:
         """Create a batch from the lines of a file."""
@@ -301,7 +301,7 @@ class Batches:
         self._collecting.clear()
         for batch in [batch for batch in self._batches.values() if batch.state == "collected"]:
             service = self._services.setdefault(batch.id, service_of(batch))
-            remote = await service.find(batch.id, batch.created_at)
+            remote = await service.find(batch.id, batch.created_at, batch.rows)
             if remote is None:
                 remote = await service.submit(batch.id, batch.operation, self._path(batch, "requests.jsonl"))
             batch.provider_id, batch.state, batch.said = remote.identity, "submitted", remote.state

@@ -66,9 +66,8 @@ def test_a_run_in_batches_is_that_without_at_half_the_price(endpoint: BatchEndpo
                 where e.run_group = (select max(run_group) from experiments) order by all"""
     preferred = "select example_id, winner from judgements where winner is not null order by all"
     batched, won, n_batches = rows(judged), rows(preferred), len(endpoint.batches)
-    n_calls, *others = one(
-        "select count(*), count(distinct batch_id), count(latency_s), sum(cost_usd) from calls where batch_id is not null"
-    )
+    figures = "select count(*), count(distinct batch_id), count(latency_s), sum(cost_usd) from calls"
+    n_calls, *others = one(f"{figures} where batch_id is not null")
     trials = endpoint.direct  # of the judges' parameters, before anything is submitted
     assert n_batches == 3, "of answers, of judgements, of pairs: an item makes its calls together"
     assert trials <= 2 and others == [3, 0, pytest.approx(n_calls * USD / 2)]
@@ -262,6 +261,22 @@ def test_user_code_cannot_swallow_a_call_that_is_put_off(endpoint: BatchEndpoint
         ("swallowing", 1.0, 1.0, N),
     ]
     assert endpoint.direct == 0 and len(endpoint.batches) == 2
+
+
+def test_batches_of_anthropic(endpoint: BatchEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-0123456789abcdef")
+    asked = spec(endpoint, batch_wait_s=0.0)
+    fields = {**asked.connections["m"].model_dump(exclude_unset=True), "kind": "anthropic"}
+    fields["base_url"] = endpoint.base_url.removesuffix("/v1")
+    asked = ExperimentSpec.model_validate({**asked.model_dump(exclude_unset=True), "connections": {"m": fields}})
+    endpoint.looks = 2
+    with pytest.raises(IncompleteError, match="waiting for 1 batch, 0 of 20 answered"):
+        run(asked)
+    run(asked.model_copy(update={"batch_wait_s": None}))
+    assert endpoint.submitted.total() == N + 4 + 1 and endpoint.direct == 0, "2 had expired, and 2 were refused"
+    assert rows("select outputs ->> 'output', count(*) from outputs group by 1") == [("yes", N)]
+    assert one("select count(*), sum(cost_usd), max(attempts) from calls") == (N, pytest.approx(N * USD / 2), 3)
+    assert len(endpoint.deleted) == len(endpoint.batches) == 3
 
 
 def test_files_are_within_the_limits_of_rows_and_bytes(endpoint: BatchEndpoint) -> None:

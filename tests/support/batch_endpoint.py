@@ -89,7 +89,36 @@ class BatchEndpoint:
             case "POST", ["batches", identity, "cancel"]:
                 self._ended(self.batches[identity] | {"status": "cancelled"}, run=0)
                 return 200, self.batches[identity]
+            case _, ["messages", "batches", *rest]:
+                return self._of_messages(method, rest, body)
         return 404, {"error": {"message": "not found"}}
+
+    def _of_messages(self, method: str, path: list[str], body: bytes) -> tuple[int, Any]:
+        """Anthropic's batches."""
+        match method, path:
+            case "POST", []:
+                identity = f"msgbatch_{len(self.batches)}"
+                requests = json.loads(body)["requests"]
+                self.submitted.update(json.dumps(one["params"], sort_keys=True) for one in requests)
+                counts = dict.fromkeys(("succeeded", "errored", "canceled", "expired"), 0)
+                self.batches[identity] = {"id": identity, "type": "message_batch", "processing_status": "in_progress",
+                    "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                    "expires_at": "2030-01-01T00:00:00Z",
+                    "request_counts": counts | {"processing": len(requests)}, "sent": requests}  # fmt: skip
+            case "GET", []:
+                return 200, {"data": [*reversed(self.batches.values())], "has_more": False}
+            case "GET", [identity]:
+                self.looked[identity] += 1
+                if self.looked[identity] >= self.looks:
+                    url = f"{self.base_url}/messages/batches/{identity}/results"
+                    self.batches[identity] |= {"processing_status": "ended", "results_url": url}
+            case "GET", [identity, "results"]:
+                lines = [_message(one, number) for number, one in enumerate(self.batches[identity]["sent"])]
+                return 200, "".join(f"{json.dumps(line)}\n" for line in reversed(lines)).encode()
+            case "DELETE", [identity]:
+                self.deleted.append(identity)
+                return 200, {"id": identity, "type": "message_batch_deleted"}
+        return 200, self.batches[identity]
 
     def _created(self, asked: dict[str, Any]) -> dict[str, Any]:
         lines = [json.loads(line) for line in self.files[asked["input_file_id"]].splitlines()]
@@ -118,6 +147,19 @@ class BatchEndpoint:
                 self.files[batch[f"{name}_file_id"]] = write(entries).encode()
         batch["request_counts"] |= {"completed": len(answered), "failed": len(failed)}
         self.batches[batch["id"]] = batch
+
+
+def _message(one: dict[str, Any], number: int) -> dict[str, Any]:
+    """A result as Anthropic writes it: of every tenth request none, of the one behind it an error."""
+    result: dict[str, Any] = {"type": "expired"}
+    if number % 10 == 4:
+        error = {"type": "overloaded_error", "message": "Overloaded"}
+        result = {"type": "errored", "error": {"type": "error", "error": error, "request_id": "r"}}
+    elif number % 10 != 3:
+        usage = {"input_tokens": 10, "output_tokens": 5}
+        result = {"type": "succeeded", "message": {"id": "m", "type": "message", "role": "assistant", "model": "claude",
+            "content": [{"type": "text", "text": "yes"}], "stop_reason": "end_turn", "usage": usage}}  # fmt: skip
+    return {"custom_id": one["custom_id"], "result": result}
 
 
 def as_lines(entries: Lines) -> str:

@@ -1,11 +1,13 @@
 """Anthropic's Messages, by its SDK."""
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import anthropic
 import httpx2
 
+from evalflows.llm.batches import BatchService
 from evalflows.llm.capped_client import text_of
 from evalflows.llm.client import Client
 from evalflows.llm.prices import tokens_of_text
@@ -68,6 +70,15 @@ class AnthropicClient(Client):
         self._own_headers: Any = {} if sends_key else {"Authorization": anthropic.Omit()}
         if not self._may_add_headers:
             self._sdk._custom_headers = self._headers
+
+    def batches(self) -> BatchService:
+        return self._batches
+
+    @cached_property
+    def _batches(self) -> BatchService:
+        from evalflows.llm.protocols.anthropic_batches import AnthropicBatches  # late: most runs have none
+
+        return AnthropicBatches(self._sdk, self._connection, self._own_headers, self._redacted)
 
     async def _send(self, path: str, request: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
         if path != "/chat/completions":

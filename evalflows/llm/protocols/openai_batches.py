@@ -35,7 +35,7 @@ class OpenAIBatches:
         entry = {"custom_id": call_id, "method": "POST", "url": f"/v1{operation}", "body": request}
         return orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE)
 
-    async def find(self, name: str, since: datetime) -> Remote | None:
+    async def find(self, name: str, since: datetime, rows: int) -> Remote | None:
         try:
             async for batch in self._newest():
                 if (batch.metadata or {}).get(NAME) == name:

@@ -1,0 +1,145 @@
+"""Anthropic's batch interface: requests of Messages, each answered within 24 hours for half the price."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import IO, Any
+
+import anthropic
+import orjson
+from anthropic.types.messages import MessageBatch, MessageBatchIndividualResponse
+
+from evalflows.llm.batches import Remote
+from evalflows.llm.endpoint_errors import classify
+from evalflows.llm.protocols.anthropic import SAMPLING, WITH_SAMPLING, completion_of, message_request
+from evalflows.llm.protocols.chat import converted
+from evalflows.specs.connections import AnthropicConnection
+from evalflows.specs.errors import CallError
+
+CLOCKS_APART = timedelta(minutes=1)
+"""How much a provider's clock may be behind ours."""
+
+UPLOAD_TIMEOUT_S = 600.0
+
+STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "overloaded_error": 529,
+}
+"""The HTTP statuses of the errors in results; others are 500."""
+
+
+class AnthropicBatches:
+    """See `BatchService`. The SDK's own HTTP client sends: files may be larger than any answer."""
+
+    def __init__(
+        self,
+        sdk: anthropic.AsyncAnthropic,
+        connection: AnthropicConnection,
+        headers: Mapping[str, Any],
+        redacted: Callable[[CallError], CallError],
+    ) -> None:
+        """Args: headers: sent with each request; redacted: returns an error without the connection's secrets."""
+        self._sdk = sdk.copy(http_client=anthropic.DefaultAsyncHttpxClient())
+        self._connection, self._headers, self._redacted = connection, dict(headers), redacted
+
+    def line(self, call_id: str, operation: str, request: Mapping[str, Any]) -> bytes:
+        if message := self._connection.refusal(request):
+            raise CallError("bad_request", message)
+        params = converted(message_request, request, self._connection.prompt_caching)
+        return orjson.dumps({"custom_id": call_id, "params": params}, option=orjson.OPT_APPEND_NEWLINE)
+
+    async def find(self, name: str, since: datetime, rows: int) -> Remote | None:
+        """Return a batch that was created since then with as many requests: Anthropic keeps no names. If it is another,
+        none of its results is used, as their ids are others."""
+        try:
+            async for batch in self._sdk.messages.batches.list(limit=100, extra_headers=self._headers):
+                if batch.created_at < since - CLOCKS_APART:
+                    return None
+                remote = _remote(batch)
+                if _total(batch) == rows and not remote.is_over:
+                    return remote
+        except Exception as error:
+            raise self._fault(error) from None
+        return None
+
+    async def submit(self, name: str, operation: str, requests: Path) -> Remote:
+        once = self._sdk.with_options(
+            max_retries=0, timeout=UPLOAD_TIMEOUT_S
+        )  # a second try could create a second batch
+        sent = [orjson.loads(line) for line in requests.read_bytes().splitlines()]
+        headers = dict(self._headers)
+        if any(name in entry["params"] for entry in sent for name in SAMPLING):
+            headers["anthropic-version"] = WITH_SAMPLING
+        try:
+            return _remote(await once.messages.batches.create(requests=sent, extra_headers=headers))
+        except Exception as error:
+            raise self._fault(error) from None
+
+    async def look(self, identity: str) -> Remote:
+        try:
+            return _remote(await self._sdk.messages.batches.retrieve(identity, extra_headers=self._headers))
+        except Exception as error:
+            raise self._fault(error) from None
+
+    async def fetch(self, remote: Remote, into: IO[bytes]) -> None:
+        try:
+            async for entry in await self._sdk.messages.batches.results(remote.identity, extra_headers=self._headers):
+                into.write(orjson.dumps(_result(entry), option=orjson.OPT_APPEND_NEWLINE))
+        except Exception as error:
+            raise self._fault(error) from None
+
+    async def cancel(self, identity: str) -> None:
+        try:
+            await self._sdk.messages.batches.cancel(identity, extra_headers=self._headers)
+        except (anthropic.ConflictError, anthropic.BadRequestError):  # it is over
+            return
+        except Exception as error:
+            raise self._fault(error) from None
+
+    async def tidy(self, remote: Remote) -> None:
+        try:
+            await self._sdk.messages.batches.delete(remote.identity, extra_headers=self._headers)
+        except anthropic.APIError:  # the provider deletes it in time
+            return
+
+    def _fault(self, error: Exception) -> CallError:
+        return self._redacted(classify(error))
+
+
+def _total(batch: MessageBatch) -> int:
+    counts = batch.request_counts
+    return counts.processing + counts.succeeded + counts.errored + counts.canceled + counts.expired
+
+
+def _remote(batch: MessageBatch) -> Remote:
+    counts = batch.request_counts
+    return Remote(
+        identity=batch.id,
+        state=batch.processing_status,
+        is_over=batch.processing_status == "ended",
+        answered=counts.succeeded,
+        failed=counts.errored,
+        is_cancelled=batch.cancel_initiated_at is not None,
+    )
+
+
+def _result(entry: MessageBatchIndividualResponse) -> dict[str, Any]:
+    """Return a result as a line of results, with the answer in OpenAI's form."""
+    result = entry.result
+    match result.type:
+        case "succeeded":
+            body = completion_of(result.message.model_dump(mode="json", warnings=False))
+            return {"custom_id": entry.custom_id, "response": {"status_code": 200, "body": body}}
+        case "errored":
+            said = result.error.error
+            body = {"error": {"type": said.type, "message": said.message}}
+            return {
+                "custom_id": entry.custom_id,
+                "response": {"status_code": STATUSES.get(said.type, 500), "body": body},
+            }
+    return {"custom_id": entry.custom_id, "error": {"message": f"the provider has {result.type} it"}}

@@ -4,6 +4,7 @@ and at what price) are recorded in a dry run that makes none of them."""
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -31,7 +32,7 @@ from evalflows.engine.parameter_trials import parameter_sets
 from evalflows.engine.preflight import check_spec, reference_as_answer
 from evalflows.engine.prepare import PreparedExperiment, prepare
 from evalflows.engine.resampling import is_resampled
-from evalflows.engine.running import draw
+from evalflows.engine.running import draw, mode_of
 from evalflows.engine.spec_evaluators import PreparedEvaluator, evaluator_version, is_ours
 from evalflows.engine.spec_targets import target_version
 from evalflows.engine.views import example_view, target_arguments
@@ -43,10 +44,11 @@ from evalflows.llm.connections import address, known, resolve
 from evalflows.llm.ledger import Ledger
 from evalflows.llm.limiter import Limiter
 from evalflows.llm.local import LOCAL_MODEL, identity_of
-from evalflows.llm.prices import LONG_ANSWER, Tokens, price_of, tokens_of_request
+from evalflows.llm.prefixes import beginning_of
+from evalflows.llm.prices import LONG_ANSWER, Price, Tokens, price_in_batches, price_of, tokens_of_request
 from evalflows.specs.attachments import without_contents
 from evalflows.specs.comparison import CompareSpec
-from evalflows.specs.connections import ConnectionSpec, LocalConnection, RemoteConnection
+from evalflows.specs.connections import ConnectionSpec, LocalConnection, Mode, RemoteConnection
 from evalflows.specs.dialogue import MOST_TRIALS, MOST_TURNS, USER, USER_CHECK, ScriptedUser, SimulatedUser, UserCheck
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec
@@ -148,6 +150,7 @@ class RecordedRequest:
     key: str
     tokens_in: int  # an upper estimate, as in budgets
     tokens_out: int
+    beginning: str | None = None  # a hash of it, if it is as long as a provider's cache keeps
 
 
 class _NoLedger(Ledger):
@@ -178,7 +181,7 @@ class RequestRecorder(Caller):
         try:
             return await super().call(kind, request, read, repeat)
         except RequestRecordedError as recorded:
-            self.requests.append(RecordedRequest(str(recorded), *_tokens(kind, request)))
+            self.requests.append(RecordedRequest(str(recorded), *_tokens(kind, request), beginning_of(request)))
             raise
 
 
@@ -188,7 +191,11 @@ class CallSize:
 
     tokens_in: float | None
     tokens_out: float | None
-    usd: float | None  # None if the tokens or the price are unknown
+    usd: float | None  # as the spec makes its calls; None if the tokens or the price are unknown
+    usd_direct: float | None = None  # with nothing from a cache
+    usd_prefixed: float | None = None  # directly, with beginnings from the provider's cache
+    usd_batch: float | None = None  # in a batch; None also if the connection has no batches
+    mode: Mode = "direct"
     basis: str  # the source of the averages, in words
     price_note: str = ""  # where the price is from, if neither the address nor a connection tells
 
@@ -221,9 +228,28 @@ class PlannedCalls:
         return self._usd(None if self.calls is None else self.calls - (self.in_ledger or 0))
 
     def _usd(self, calls: int | None) -> float | None:
-        if calls == 0:
-            return 0.0
-        return None if calls is None or self.size.usd is None else calls * self.size.usd
+        return _times_usd(calls, self.size.usd)
+
+    @property
+    def ways(self) -> dict[str, float | None]:
+        """What the calls cost in USD in other ways; None where that is not known or cannot be.
+
+        Each directly; those that the ledger lacks directly, with beginnings from the provider's cache, and in batches.
+        """
+        size, calls = self.size, self.calls
+        paid = None if calls is None else calls - (self.in_ledger or 0)
+        return {
+            "direct": _times_usd(calls, size.usd_direct),
+            "ledger": _times_usd(paid, size.usd_direct),
+            "prefixes": _times_usd(paid, size.usd_prefixed),
+            "batch": _times_usd(paid, size.usd_batch),
+        }
+
+
+def _times_usd(calls: int | None, usd: float | None) -> float | None:
+    if calls == 0:
+        return 0.0
+    return None if calls is None or usd is None else calls * usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,6 +285,12 @@ class PlanInputs:
     def connection(self, name: str) -> ConnectionSpec:
         return resolve(name, self.spec.connections)
 
+
+CACHED_TOKENS = 1024
+"""Tokens of a beginning that a cache keeps at least."""
+
+_STAGES = {"target": "answers", "judge": "judgements", "anchors": "judgements", "pairwise": "pairs"}
+"""What a run waits for in turn, by the kind of calls."""
 
 _UNKNOWN_SIZE = CallSize(tokens_in=None, tokens_out=None, usd=None, basis="unknown")
 
@@ -1007,12 +1039,28 @@ def cost_sentences(plan: Plan) -> Iterator[str]:
     if total.unpriced:
         yield f"the cost of {_listed(total.unpriced)} is unknown: no token counts or no price"
     yield from dict.fromkeys(calls.size.price_note for calls in plan.calls if calls.size.price_note)
+    yield from _about_batches(plan.calls)
     if plan.spec.budget_usd is not None and total.usd_known > plan.spec.budget_usd:
         yield f"budget_usd: {plan.spec.budget_usd:g} may not be enough: the run would end incomplete"
     if plan.trials:
         yield f"before them, short calls try whether the models take their parameters: {plan.trials}"
     if plan.spec.max_calls is not None and total.calls - total.in_ledger + plan.trials > plan.spec.max_calls:
         yield f"max_calls: {plan.spec.max_calls} may not be enough: the run would end incomplete"
+
+
+def _about_batches(calls: Sequence[PlannedCalls]) -> Iterator[str]:
+    """Yield what batches would save, or what waiting for them means."""
+    if batched := [of for of in calls if of.size.mode == "batch" and of.calls]:
+        kinds = list(dict.fromkeys(_STAGES[of.kind] for of in batched if of.kind in _STAGES))
+        waits = {1: "once", 2: "twice, one after the other"}.get(len(kinds), f"{len(kinds)} times, one after another")
+        yield f"batches answer within a day; the run waits {waits}: for {_listed(kinds)}"
+        return
+    pairs = [(of.usd, of.ways["batch"]) for of in calls]
+    known = [(usd, batch) for usd, batch in pairs if usd is not None and batch is not None]
+    saved = sum(usd - batch for usd, batch in known)
+    if saved > 0:
+        left = sum(usd for usd, _ in known) - saved
+        yield f"in batches (`--batch`) these calls cost about {money(left)} USD: they are answered within a day"
 
 
 def _of_metric(plan: Plan, metric: MetricPlan) -> Iterator[str]:
@@ -1284,7 +1332,9 @@ def _of_chat(inputs: PlanInputs, target: ChatTarget, seen_keys: set[str]) -> Pla
         calls=inputs.runs,
         at_most=not is_looked_up,
         in_ledger=_n_in_ledger(inputs, requests, seen_keys) if is_looked_up else None,
-        size=size_of(inputs, connection, model, past, requests, by="target"),
+        size=size_of(
+            inputs, connection, model, past, requests, by="target", mode=mode_of(target.mode, inputs.spec, connection)
+        ),
     )
 
 
@@ -1384,6 +1434,7 @@ def size_of(
     requests: Sequence[RecordedRequest],
     *,
     by: Literal["target", "judge", "user"],
+    mode: Mode = "direct",
 ) -> CallSize:
     """Return the size of a call, from earlier calls of the same version, else from earlier calls to the same model,
     else from the recorded requests; with a note on its price, if there is one."""
@@ -1391,19 +1442,32 @@ def size_of(
     if past is None:
         past = calls_to_model(inputs.store, identity(connection), model, by_target=by == "target")
         whose = f"of other {by}s to this model"
+    into: float | None
     if past is not None:
         into, out, cached = past.tokens_in, past.tokens_out or 0.0, past.tokens_cached or 0.0
-        usd = None if into is None else _usd(connection, model, into, out, cached)
-        size = _size_as_before(past, usd, whose)
+        kept, size = cached, _size_as_before(past, None, whose)
     elif requests:
-        tokens_in = sum(request.tokens_in for request in requests) / len(requests)
-        tokens_out = sum(request.tokens_out for request in requests) / len(requests)
-        usd = _usd(connection, model, tokens_in, tokens_out)
-        size = CallSize(tokens_in=tokens_in, tokens_out=tokens_out, usd=usd, basis="upper estimate")
+        into = sum(request.tokens_in for request in requests) / len(requests)
+        out = sum(request.tokens_out for request in requests) / len(requests)
+        shared = Counter(request.beginning for request in requests if request.beginning is not None)
+        # of each beginning, all calls but the first find it in the cache: some 1,024 tokens at least
+        cached, kept = 0.0, CACHED_TOKENS * sum(count - 1 for count in shared.values()) / len(requests)
+        size = CallSize(tokens_in=into, tokens_out=out, usd=None, basis="upper estimate")
     else:
         return _UNKNOWN_SIZE
     price = price_of(connection, model)
-    return size if price is None or size.usd is None else replace(size, price_note=price.note(model))
+    if price is None or into is None:
+        return size
+    in_batch = price_in_batches(connection, price)
+    size = replace(
+        size,
+        usd_direct=_usd(price, into, out),
+        usd_prefixed=_usd(price, into, out, kept) if kept else None,
+        usd_batch=None if in_batch is None else _usd(in_batch, into, out, cached),
+        mode=mode,
+        price_note=price.note(model),
+    )
+    return replace(size, usd=size.usd_batch if mode == "batch" else _usd(price, into, out, cached))
 
 
 def _size_as_before(past: PastCalls, usd: float | None, whose: str) -> CallSize:
@@ -1413,12 +1477,9 @@ def _size_as_before(past: PastCalls, usd: float | None, whose: str) -> CallSize:
     return CallSize(tokens_in=past.tokens_in, tokens_out=past.tokens_out, usd=usd, basis=basis)
 
 
-def _usd(
-    connection: ConnectionSpec, model: str, tokens_in: float, tokens_out: float, cached: float = 0.0
-) -> float | None:
+def _usd(price: Price, tokens_in: float, tokens_out: float, cached: float = 0.0) -> float | None:
     """Return the cost of a call, with tokens rounded up."""
-    price = price_of(connection, model)
-    return price.cost(Tokens(ceil(tokens_in), int(cached), ceil(tokens_out))) if price else None
+    return price.cost(Tokens(ceil(tokens_in), int(cached), ceil(tokens_out)))
 
 
 def calls_of_judges(inputs: PlanInputs) -> Iterator[PlannedCalls]:
@@ -1458,7 +1519,14 @@ def _of_evaluator(inputs: PlanInputs, evaluator: PreparedEvaluator[EvaluatorSpec
 def _of_controls(inputs: PlanInputs, judge: _Judge, controls: int) -> PlannedCalls:
     pairs = len(control_pairs(inputs.examples, controls))
     fixed = ceil(ANSWERS_PER_CONTROL * pairs * judge.calls_per_judgement)
-    return _line(inputs, judge, f"{judge.name}: controls", fixed=fixed, kind="controls")
+    return _line(inputs, _directly(judge), f"{judge.name}: controls", fixed=fixed, kind="controls")
+
+
+def _directly(judge: _Judge) -> _Judge:
+    """Return a judge whose calls wait for no batch."""
+    size = judge.size
+    usd = size.usd_direct if size.mode == "batch" else size.usd
+    return replace(judge, size=replace(size, mode="direct", usd=usd, usd_batch=None))
 
 
 def _of_summary(inputs: PlanInputs, evaluator: PreparedEvaluator[EvaluatorSpec]) -> Iterator[PlannedCalls]:
@@ -1467,7 +1535,7 @@ def _of_summary(inputs: PlanInputs, evaluator: PreparedEvaluator[EvaluatorSpec])
     judge = _judge(inputs, evaluator, [], evaluator)
     if judge is not None:
         fixed = ceil(len(inputs.spec.targets) * judge.calls_per_judgement)
-        yield _line(inputs, judge, judge.name, fixed=fixed, kind="summary", note=judge.note)
+        yield _line(inputs, _directly(judge), judge.name, fixed=fixed, kind="summary", note=judge.note)
 
 
 def _of_pairwise(
@@ -1509,7 +1577,9 @@ def _judge(inputs: PlanInputs, evaluator: Evaluator, judged: Sequence[ExampleRow
         connection=name,
         model=model,
         calls_per_judgement=assumed if measured is None else measured,
-        size=size_of(inputs, connection, model, past, requests, by="judge"),
+        size=size_of(
+            inputs, connection, model, past, requests, by="judge", mode=mode_of(spec.mode, inputs.spec, connection)
+        ),
         note=None if measured is not None else _note(history),
     )
 

@@ -1,7 +1,7 @@
 """Estimate what a run costs, and how many examples its gates need."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,6 +82,9 @@ def print_plan(plan: PlanDocument, *, is_whole: bool) -> None:
     if plan["calls"]:
         out.print()
         out.print(calls_table(plan["calls"]))
+    if any(call["ways"]["direct"] for call in plan["calls"]):
+        out.print()
+        out.print(ways_table(plan["calls"]))
     if any(metric["sample_sizes"] for metric in plan["metrics"]):
         out.print()
         out.print(_sizes(plan))
@@ -101,6 +104,25 @@ def calls_table(calls: Sequence[PlannedCallsDocument]) -> Table:
         number = ("≤ " if call["at_most"] and call["calls"] else "") + count(call["calls"])
         cells = [call["caller"], call["model"] or "", number, _some(call["in_ledger"]), *tokens, money(call["usd"])]
         out.add_row(*cells, "; ".join(text for text in (size["basis"], call["note"]) if text))
+    return out
+
+
+def ways_table(calls: Sequence[PlannedCallsDocument]) -> Table:
+    """Return one row per caller whose calls cost something: their cost as planned, and in other ways."""
+    from evalflows.analysis.plan import money
+
+    columns = {
+        "all direct": "direct",
+        "less the ledger": "ledger",
+        "cached beginnings": "prefixes",
+        "in batches": "batch",
+    }
+    out = _right(table("USD", "as planned", *columns), 1, 2 + len(columns))
+    for call in calls:
+        ways: Mapping[str, float | None] = call["ways"]  # type: ignore[assignment]
+        if ways["direct"]:
+            others = ("" if ways[way] is None else money(ways[way]) for way in columns.values())
+            out.add_row(call["caller"], money(call["usd"]), *others)
     return out
 
 
@@ -151,5 +173,5 @@ def plan_document(plan: "Plan") -> PlanDocument:
     content: dict[str, Any] = {"name": plan.spec.name, **asdict(plan), "sentences": sentences}
     content["is_detail"] = [isinstance(sentence, Detail) for sentence in sentences]
     del content["spec"]
-    content["calls"] = [{**asdict(call), "usd": call.usd} for call in plan.calls]
+    content["calls"] = [{**asdict(call), "usd": call.usd, "ways": call.ways} for call in plan.calls]
     return plain(content)  # type: ignore[no-any-return]

@@ -23,7 +23,16 @@ from evalflows.llm.endpoint_errors import as_kept_json, spec_hint
 from evalflows.llm.ledger import AnsweredCall, Ledger, current, key_of_text, sum_unless_unknown
 from evalflows.llm.limiter import Limiter, Turn
 from evalflows.llm.prefixes import Prefixes
-from evalflows.llm.prices import LONG_ANSWER, Price, Tokens, price_of, tokens_of, tokens_of_request, tokens_of_text
+from evalflows.llm.prices import (
+    LONG_ANSWER,
+    Price,
+    Tokens,
+    price_in_batches,
+    price_of,
+    tokens_of,
+    tokens_of_request,
+    tokens_of_text,
+)
 from evalflows.llm.rate_limits import RateLimit, read_rate_limit
 from evalflows.specs.attachments import has_reference, opened_parts, without_contents
 from evalflows.specs.connections import ConnectionSpec
@@ -269,9 +278,7 @@ class Caller:
         """Return the price of a call: that of a batch, if batches answer."""
         connection = self.endpoint.connection
         price = price_of(connection, model)
-        if price is None or self._batches is None:
-            return price
-        return replace(price, share=limits_of(connection).price)
+        return price if price is None or self._batches is None else price_in_batches(connection, price)
 
     async def _make(self, row: CallRow, request: Mapping[str, Any], read: Read) -> CallRow:
         """Make a call within the budget, until an attempt succeeds or none can cure it.

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
 
 from evalflows.specs.attachments import attachments_in
-from evalflows.specs.connections import ConnectionSpec, LocalConnection, RemoteConnection
+from evalflows.specs.connections import ConnectionSpec, GoogleConnection, LocalConnection, RemoteConnection
 
 BYTES_A_TOKEN = 3
 """For estimates, which should rather be too high: a Chinese character is three bytes, about a token."""
@@ -129,6 +129,13 @@ def listed_price(model: str, base_url: str = "", provider: str | None = None) ->
         listed, by_name = found.model_price, "" if way else found.provider.name
         return Price(_base_price(listed.input_mtok), _base_price(listed.output_mtok), listed, by_name=by_name)
     return None
+
+
+def price_in_batches(connection: ConnectionSpec, price: Price) -> Price | None:
+    """Return the price of a call in a batch, given that of a direct one; None if the connection has no batches."""
+    if isinstance(connection, LocalConnection | GoogleConnection):
+        return None
+    return replace(price, share=connection.batch.price)
 
 
 def price_at(base_url: str, model: str, connections: Iterable[ConnectionSpec]) -> Price | None:

@@ -178,7 +178,17 @@ def _item(item: WorstItem) -> Document:
 class CallSizeDocument(TypedDict):
     tokens_in: float | None
     tokens_out: float | None
+    mode: Literal["direct", "batch"]
     basis: str
+
+
+class WaysDocument(TypedDict):
+    """What calls cost in USD in other ways; null where that is not known or cannot be."""
+
+    direct: float | None
+    ledger: float | None
+    prefixes: float | None
+    batch: float | None
 
 
 class PlannedCallsDocument(TypedDict):
@@ -188,6 +198,7 @@ class PlannedCallsDocument(TypedDict):
     at_most: bool
     in_ledger: int | None
     usd: float | None
+    ways: WaysDocument
     size: CallSizeDocument
     note: str | None
 

@@ -15,6 +15,7 @@ from evalflows.analysis.judge_exclusions import (
     specs_with_steps,
     stepped_in,
 )
+from evalflows.analysis.savings import usd_without_savings
 from evalflows.reports.confusion import CONFUSIONS, Confusion, confusions_in
 from evalflows.reports.decisions import Decision
 from evalflows.reports.results import Remark, Result, by_severity, judges_in_sentences, remarks_on, verdict_sentences
@@ -94,6 +95,7 @@ class ExperimentOverview:
     started_at: datetime
     ended_at: datetime | None
     tried: int  # versions of targets that have run on its examples until then, trials excepted
+    usd_saved: float | None = None  # by batches and beginnings from a provider's cache; None if nothing, or not known
 
     @property
     def tried_text(self) -> str:
@@ -129,6 +131,8 @@ class ExperimentOverview:
             parts.append(calls_text(self.calls, self.calls_cached or 0, self.cost_usd, self.spent_usd, requests))
         elif self.cost_usd is not None:
             parts.append(f"{usd(self.cost_usd)} USD, as the application reports")
+        if self.usd_saved is not None and self.cost_usd is not None:
+            parts.append(f"{usd(self.cost_usd + self.usd_saved)} USD without batches and the provider's cache")
         parts += [shares] if (shares := shares_text(self.cached_share, self.reasoning_share)) else []
         if self.unrecorded:
             others, whose = f"({self.recorded_calls} others were)", " and ".join(self.unrecorded)
@@ -424,7 +428,9 @@ def overviews_of(store: Store, experiments: Sequence[str]) -> list[ExperimentOve
     query = f"{_OVERVIEW} where is_one_of(experiment_id, $1) order by list_position($1, experiment_id)"
     with store.reading(only={"experiment_id": experiments}):
         (rows,) = ask(store, (query, [list(experiments)]))
-    return _with_tried(store, rows)
+        saved = usd_without_savings(store, experiments)
+    found = _with_tried(store, rows)
+    return [replace(overview, usd_saved=saved.get(overview.experiment_id)) for overview in found] if saved else found
 
 
 def _with_tried(store: Store, rows: Sequence[Sequence[Any]]) -> list[ExperimentOverview]:

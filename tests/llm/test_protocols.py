@@ -114,6 +114,7 @@ def test_a_conversation_is_sent_in_the_protocol_and_its_answer_recorded_in_opena
     request, response = json.loads(kept[0].request), json.loads(kept[0].response or "")
     assert request["messages"][0] == system and request["stop"] == "END", "the ledger has OpenAI's form"
     assert response["message"] == {"content": answer.text, "role": "assistant"}
+    assert kept[0].tokens_reasoning == 2
     price = price_of(connection(kind, endpoint), MODELS[kind])
     assert price is not None and answer.cost_usd is not None and answer.cost_usd > 0, "by the provider's list"
     assert (kept[0].tokens_cached, kept[0].base_url) == (

@@ -155,8 +155,8 @@ async def _refusal(factory: EvaluatorFactory, users: list[Asked]) -> str | None:
     """Return in one line which parameters a model refuses, asked again without each; None if it refuses none."""
     completer = factory.complete(users[0].connection, users[0].model)
     parameters = dict(users[0].parameters)
-    for name in parameters.keys() & {*MAX_TOKENS}:
-        parameters[name] = min(parameters[name], MOST_TOKENS)
+    if "thinking" not in parameters:  # whose own budget must be below the limit
+        parameters |= {name: min(parameters[name], MOST_TOKENS) for name in parameters.keys() & {*MAX_TOKENS}}
     schema, refusals = parameters.pop("schema", None), list[str]()
     while refusal := await completer.refusal_of(QUESTION, schema, parameters):
         refusals.append(refusal)

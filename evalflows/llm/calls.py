@@ -490,8 +490,9 @@ class Completer:
             request = self._request(question, schema, None, parameters)
             await caller.call("chat", request, lambda response: {"reusable": True, "response": to_json(response.body)})
         except CallError as error:
-            is_refusal = error.kind == "bad_request" and spec_hint(request, str(error)) is not None
-            return " ".join(str(error).split()) if is_refusal else None
+            # a protocol that cannot send a value says so as `name: got …, wanted …`
+            named = str(error).partition(": got ")[0] in request or spec_hint(request, str(error)) is not None
+            return " ".join(str(error).split()) if named and error.kind == "bad_request" else None
         return None
 
     def _request(

@@ -74,7 +74,8 @@ _WAIT = re.compile(r"(?:retry|try again)[^.]{0,20}? in (\d[\d.hms]*)\s*(millisec
 _UNITS = {"milliseconds": "ms", "seconds": "s", "minutes": "m", "hours": "h"}
 
 _REFUSED = re.compile(
-    r"(un|not )support|invalid value|unavailable|unknown|unrecogni[sz]ed|deprecated|not (allowed|permitted)|extra",
+    r"(un|not )support|invalid value|may only be|unavailable|unknown|unrecogni[sz]ed|deprecated"
+    r"|not (allowed|permitted)|extra",
     re.I,
 )
 _HINTS = {

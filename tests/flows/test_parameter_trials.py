@@ -82,6 +82,14 @@ def test_what_a_model_refuses_is_one_line_and_what_it_takes_is_asked_once(capsys
             run(spec(endpoint.base_url, FEWEST - 1, max_tokens=500))
 
 
+def test_what_a_protocol_cannot_send_is_a_refusal_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key-of-nobody-at-all")
+    anthropic = {"kind": "anthropic", "base_url": "http://127.0.0.1:9", "model": "claude"}
+    given = spec("http://127.0.0.1:9/v1", temperature=1.5).model_dump() | {"evaluators": []}
+    with pytest.raises(InputError, match=r"^target 'bot': temperature: got 1\.5, wanted at most 1$"):
+        run(ExperimentSpec.model_validate(given | {"connections": {"mock": anthropic}, "budget_usd": None}))
+
+
 def test_a_target_and_a_judge_have_the_same_version_as_before_there_were_parameters_of_reasoning() -> None:
     from evalflows.engine.spec_targets import target_version
 

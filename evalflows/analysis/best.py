@@ -1,14 +1,15 @@
 """The best of several stored experiments by one metric, as the variants of a search on the same examples."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
 
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.figures import estimate_text
-from evalflows.specs.errors import InputError, names_to_choose
+from evalflows.analysis.pairing import scale_of
+from evalflows.specs.errors import MOST, InputError, names_to_choose
 from evalflows.specs.metric_names import MEASURES, TRIAL
 from evalflows.stats.selection import Selection, WinnersFigure, select_best
 from evalflows.store.records import ExperimentRow
@@ -57,9 +58,8 @@ class Best:
         level = f"{self.confidence_level:.0%}"
         alike = [variant.name for variant in others if variant.may_be_best]
         if alike:
-            out.append(
-                f"{len(alike)} other{'s' * (len(alike) > 1)} cannot be told from the best ({level}): {', '.join(alike)}"
-            )
+            names = f"{', '.join(alike[:MOST])}{', …' if len(alike) > MOST else ''}"
+            out.append(f"{len(alike)} other{'s' * (len(alike) > 1)} cannot be told from the best ({level}): {names}")
         else:
             out.append(f"it is the best of these ({level})")
         out.append(f"its mean is {_text(self.mean, self.metric)}")
@@ -95,11 +95,18 @@ def best_of(store: Store, experiments: Sequence[str], metric: str | None = None,
         raise InputError("best: got one experiment, wanted at least two variants")
     reader = MetricReader(store)
     rows = [store.read("experiments", identity)[0] for identity in ids]
-    names = _names(rows)
-    first, spec = rows[0], reader.spec(rows[0]).model_copy(update={"quarantine": []})  # it is for verdicts
-    pairs = [ExperimentPair(reader=reader, spec=spec, candidate=row, baseline=first) for row in rows]
+    spec = reader.spec(rows[0]).model_copy(update={"quarantine": []})  # it is for verdicts
+    pairs = [ExperimentPair(reader=reader, spec=spec, candidate=row, baseline=rows[0]) for row in rows]
     shared = set.intersection(*({*pair.values} for pair in pairs))
     chosen = _metric(metric, [name for name in shared if name not in MEASURES], shared)
+    return best_among(pairs, chosen, ids.index(baseline) if baseline else 0)
+
+
+def best_among(pairs: Sequence[ExperimentPair], chosen: str, base: int) -> Best:
+    """Return the best of the candidates of some pairs, which all have the first of them as baseline, by a metric of
+    all; the gain is measured from the one at place `base`. Raise InputError as `best_of`."""
+    rows, spec, clusters = [pair.candidate for pair in pairs], pairs[0].spec, pairs[0].clusters
+    names = _names(rows)
     for row, pair in zip(rows, pairs, strict=True):
         if why := pair.why_refused(chosen) or pair.why_excluded(chosen):
             raise InputError(f"best: {chosen} of {names[row.experiment_id]}: {why.text}")
@@ -113,21 +120,19 @@ def best_of(store: Store, experiments: Sequence[str], metric: str | None = None,
     if not len(known):
         raise InputError(f"best: got no example with a value of {chosen} in all {len(rows)} experiments")
     sign = 1.0 if spec.direction(chosen).higher_is_better else -1.0
-    clusters = pairs[0].clusters
     of_known = None if clusters is None else [clusters[common[i]] for i in known]
-    base = ids.index(baseline) if baseline else 0
     found = select_best(sign * values[known], baseline=base, clusters=of_known, confidence_level=spec.confidence_level)
     return Best(
         metric=chosen,
         variants=_variants(rows, names, found, sign),
-        baseline_experiment_id=ids[base],
-        baseline=names[ids[base]],
-        mean=_signed(found.mean, sign),
+        baseline_experiment_id=rows[base].experiment_id,
+        baseline=names[rows[base].experiment_id],
+        mean=_within(_signed(found.mean, sign), scale_of(pairs[0].values[chosen], spec).support),
         gain=found.gain and _signed(found.gain, sign),
         n_examples=found.n,
         n_clusters=found.n_clusters,
         n_left_out=len(common) - found.n,
-        n_tried=_tried(store, rows),
+        n_tried=_tried(pairs[0].reader.store, rows),
         confidence_level=found.confidence_level,
         seed=found.seed,
         method=found.method,
@@ -173,6 +178,12 @@ def _signed(figure: WinnersFigure, sign: float) -> WinnersFigure:
     if sign > 0 or figure.low is None or figure.high is None or figure.corrected is None:
         return WinnersFigure(naive=sign * figure.naive, corrected=figure.corrected, low=figure.low, high=figure.high)
     return WinnersFigure(naive=-figure.naive, corrected=-figure.corrected, low=-figure.high, high=-figure.low)
+
+
+def _within(figure: WinnersFigure, support: tuple[float, float]) -> WinnersFigure:
+    """Return a mean with an interval that no value of the metric lies outside of."""
+    low, high = (None if end is None else min(max(end, support[0]), support[1]) for end in (figure.low, figure.high))
+    return replace(figure, low=low, high=high)
 
 
 def _tried(store: Store, rows: Sequence[ExperimentRow]) -> int:

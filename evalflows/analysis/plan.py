@@ -1025,7 +1025,10 @@ def sentences_of(plan: Plan) -> list[str]:
 
 def cost_sentences(plan: Plan) -> Iterator[str]:
     """Yield what a run costs, and why that may be too little."""
-    total = plan.total
+    total, cells = plan.total, [target.factors for target in plan.spec.targets if target.factors]
+    if cells:
+        factors = (f"{factor} ({len({cell[factor] for cell in cells})})" for factor in cells[0])
+        yield f"a matrix of {len(cells)} cells: {' x '.join(factors)}"
     if total.calls or (plan.calls and not total.unknown):
         usd = f"about {money(total.usd)} USD" if total.usd is not None else "cost unknown"
         cached = f", of which {count(total.in_ledger)} are in the ledger and not paid again" if total.in_ledger else ""

@@ -17,6 +17,7 @@ from evalflows.evaluators.views import ExampleView
 from evalflows.prefect_server import dashboard_url
 from evalflows.reports.diff import EXAMPLES_LISTED, ExperimentsDiff, experiments_diff, notes_of
 from evalflows.reports.experiment_report import experiments_report
+from evalflows.reports.grids import grids_on
 from evalflows.reports.names import names_apart
 from evalflows.reports.results import Result, results_of
 from evalflows.specs.errors import InputError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from markupsafe import Markup
 
+    from evalflows.analysis.grid import Grid
     from evalflows.dashboard.notebook import Plot
 
 _PREFIXES = (
@@ -245,6 +247,16 @@ class ExperimentResult:
         """Compare with a baseline: an id, id prefix or name of an experiment, or a result. See `evalflows.diff`."""
 
         return diff(baseline, self, where=where)
+
+    @property
+    def grid(self) -> "Grid | None":
+        """The cells of the matrix that it is one of, by the first metric; None if it is of none. See `grids`."""
+        return next(iter(self.grids), None)
+
+    @property
+    def grids(self) -> "Sequence[Grid]":
+        """The same for each metric of evaluators: means, which cell is the best, and the main effects."""
+        return grids_on(self._store, find_experiments(self._store, self._row.run_group))
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return one row per run, by repetition, in the dataset's order; a missing value is NaN or None.

@@ -348,6 +348,7 @@ def _print_results(
         print_json(shown)
         return
     out, links = console(), links_here()
+    reference = ids[0] if len(ids) == 1 else lookup.run_groups(store, ids)[0]
     if detail is None:
         since = lines_section(map(_since, sorted(previous, key=lambda earlier: earlier.rank)), "earlier run", least=1)
         verdicts, limits = _verdicts(report, candidates)
@@ -356,13 +357,12 @@ def _print_results(
             from evalflows.cli.compare import comparison_sections
 
             sections += comparison_sections(comparison, is_alone=False)
-        reference = ids[0] if len(ids) == 1 else lookup.run_groups(store, ids)[0]
         is_shown = calls_made is None
         most = IN_BRIEF_SHOWN if is_shown else IN_BRIEF
         print_sections(out, sections, most, "--all" if is_shown else hints.show_all(reference).command)
     else:
         _print_all(report, candidates, previous, comparison, calls_made, wide=detail == "wide")
-    print_next(out, command, links.experiment(ids[0]) if len(ids) == 1 else links.compare(*ids))
+    print_next(out, command, links.experiment(reference) if len(ids) == 1 or report.grids else links.compare(*ids))
 
 
 def _since(previous: "PreviousRun") -> RenderableType:
@@ -378,7 +378,7 @@ def _verdicts(
 ) -> "tuple[Section, Section | None]":
     """Return the decisions and their limits; without any, the verdicts."""
     if not candidates:
-        return verdicts_section(report.results), None
+        return verdicts_section(() if report.grids else report.results), None  # grids say more
     from evalflows.cli.decisions import decisions_section, limits_section  # late: only these need it
 
     return decisions_section(candidates), limits_section(candidates)

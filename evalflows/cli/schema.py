@@ -145,6 +145,7 @@ def _comparison() -> Any:
 
 
 def _results(**more: Any) -> Any:
+    from evalflows.analysis.grid import Grid
     from evalflows.analysis.judge_exclusions import SeatedPanel, Stepped
     from evalflows.reports import experiment_report
     from evalflows.reports.previous_runs import PreviousRun
@@ -159,6 +160,7 @@ def _results(**more: Any) -> Any:
         standings=list[str],
         comparison=_comparison() | None,
         worst_examples=_LIST[_worst()],
+        grids=_LIST[_record(Grid)],
         failures=_LIST[_record(experiment_report.Failure)],
         judge_checks=_LIST[_record(experiment_report.JudgeCheck)],
         excluded_metrics=_LIST[excluded],

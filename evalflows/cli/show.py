@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from textwrap import indent
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 
@@ -13,6 +14,16 @@ from evalflows.dashboard.links import Links, NoLinks
 from evalflows.prefect_server import dashboard_url
 from evalflows.reports.confusion import MOST_LABELS, Confusion
 from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport
+from evalflows.reports.grids import (
+    EFFECT_HEADER,
+    GridTable,
+    cell_text,
+    effect_cells,
+    effects_title,
+    grid_sentences,
+    legend,
+    tables_of,
+)
 from evalflows.reports.results import Remark, Result, Severity, differences_in, means_in, verdict_sentences
 from evalflows.reports.worst import HIDDEN, Worst, WorstExamples, WorstItem, brief_lines, change_text, value_text
 from evalflows.specs import hints
@@ -22,11 +33,17 @@ from evalflows.specs.metric_names import MEASURES
 from evalflows.store.layout import Layout
 from evalflows.store.store import Store
 
+if TYPE_CHECKING:
+    from evalflows.analysis.grid import Grid, MainEffect
+
 MOST_VERDICTS = 4
 """Sentences that stay however many other lines there are."""
 
 MOST_METRICS = 3
 """Rows of metrics that stay however many other lines there are."""
+
+MOST_EFFECTS = 3
+"""Main effects that stay however many other lines there are."""
 
 MOST_WORST = 3
 """Examples, at most."""
@@ -48,6 +65,8 @@ def print_experiments(report: ExperimentsReport, *, wide: bool = False) -> None:
     """Print results: each metric with its interval, its difference from the baseline and verdict, missing scores, cost
     and errors; with `wide` also counts and p-values."""
     out = console()
+    for grid in report.grids:
+        out.print(_whole_grid(grid, out.width))
     out.print(all_columns(report.results) if wide else _metrics(report.results))
     for sentence in verdict_sentences(report.results):
         out.print(Text(sentence, style="bold"))
@@ -79,6 +98,48 @@ def verdicts_section(results: Sequence[Result]) -> Section:
     return lines_section([Text(text, "bold") for text in verdict_sentences(results)], "verdict", least=MOST_VERDICTS)
 
 
+def _whole_grid(grid: "Grid", width: int) -> RenderableType:
+    return Group(*(part for section in _grid_sections(grid, width) for part in (section.draw(section.items), Text())))
+
+
+def _grid_sections(grid: "Grid", width: int) -> Iterator[Section]:
+    """Yield which cell of a matrix is the best, the cells, and the main effects."""
+    yield lines_section([Text(text, "bold") for text in grid_sentences(grid)], "sentence", least=2)
+
+    def draw_cells(some: Sequence[GridTable]) -> RenderableType:
+        parts = [
+            part for cells in some for part in (Text(cells.title, "bold"), _cells_table(cells, grid.metric, width))
+        ]
+        return Group(*parts, *([Text(said)] if (said := legend(grid)) else []))
+
+    def draw_effects(some: "Sequence[MainEffect]") -> RenderableType:
+        drawn = table(*EFFECT_HEADER, headings=1, wrapped=("verdict",))
+        for effect in some:
+            *cells, verdict = effect_cells(effect, grid.metric)
+            drawn.add_row(*cells, styled(verdict, effect.conclusion))
+        return Group(Text(effects_title(grid), "bold"), drawn)
+
+    yield Section(items=tables_of(grid), draw=draw_cells, what="table", least=1, is_apart=True)
+    yield Section(
+        items=grid.effects,
+        draw=draw_effects,
+        what="main effect",
+        least=min(MOST_EFFECTS, len(grid.effects)),
+        is_apart=True,
+    )
+
+
+def _cells_table(cells: GridTable, metric: str, width: int) -> Table:
+    """Return a table with a line per row; if that is too wide with intervals below the means, else without them."""
+    in_lines, in_two, alone = tables = [table(*cells.header, headings=1) for _ in range(3)]
+    for level, row in cells.rows:
+        texts = [cell_text(cell, metric) for cell in row]
+        in_lines.add_row(level, *(" ".join(text).strip() for text in texts))
+        in_two.add_row(level, *map(cell_of_lines, texts))
+        alone.add_row(level, *(mean for mean, _ in texts))
+    return next((drawn for drawn in tables if drawn.fits(width)), alone)
+
+
 def results_sections(
     report: ExperimentsReport, width: int, calls_made: int | None = None, limits: Section | None = None
 ) -> list[Section]:
@@ -95,8 +156,17 @@ def results_sections(
     is_apart = not notes and not failures
     bad = sum(remark.severity == "bad" for remark in remarks)
     least = max(bad, min(1, len(notes)))  # no mean without what it lacks
+    metrics = metrics_section(report.results)
     return [
-        metrics_section(report.results),
+        *(section for grid in report.grids[:1] for section in _grid_sections(grid, width)),
+        Section(
+            items=report.grids[1:],
+            draw=lambda grids: Group(*(_whole_grid(grid, width) for grid in grids)),
+            what="grid",
+            least=0,
+            is_apart=True,
+        ),
+        replace(metrics, least=0) if report.grids else metrics,
         *map(_confusion_section, report.confusions),
         lines_section(map(Text, report.by_field), "field", least=min(1, len(report.by_field))),
         *worst_sections(report.worst, min(width, MAX_WIDTH)),

@@ -13,6 +13,7 @@ from evalflows.analysis.changes import CHANGES, Change, ChangeCounts, ExampleCha
 from evalflows.analysis.figures import figure
 from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.dashboard.charts import Point
+from evalflows.dashboard.grids import grids_part
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site, marked, render, shown_text
 from evalflows.dashboard.steps import steps_of
@@ -21,6 +22,7 @@ from evalflows.reports.diff import ExperimentsDiff, comments_of, heading, no_exa
 from evalflows.reports.example_detail import ExampleDetail, PastValue, RunDetail, example_detail, past_values
 from evalflows.reports.experiment_report import overviews_of
 from evalflows.reports.kept_comparisons import KeptComparison
+from evalflows.reports.markdown_pages import MOST_CANDIDATES
 from evalflows.reports.names import names_apart
 from evalflows.reports.partings import partings_of
 from evalflows.reports.picture import Card, card_of_results
@@ -39,8 +41,6 @@ from evalflows.store.store import Store
 
 IN_LIST = 200
 """Experiments in a list to choose from, at most: the newest."""
-
-MOST_CANDIDATES = 8
 
 SORTS: tuple[RowSort, ...] = get_args(RowSort)
 
@@ -492,6 +492,7 @@ def _comparison(site: Site, asked: CompareQuery) -> Page:
         "table": metric_table(site.store, kept.diff),
         "summaries": headlines,
         "excluded": excluded_metrics(site.store, kept.diff.run_groups),
+        "grids": Markup() if is_alone else grids_part(site, [asked.baseline, *asked.candidates]),
     }
     body = render(
         "compare.html",

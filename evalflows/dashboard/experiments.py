@@ -8,6 +8,7 @@ from typing import get_args
 from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.dashboard.charts import domain
 from evalflows.dashboard.compare import metric_table, with_baseline
+from evalflows.dashboard.grids import grids_part
 from evalflows.dashboard.links import Value
 from evalflows.dashboard.rendering import ON_PAGE, Page, Query, Site, render, steady
 from evalflows.dashboard.steps import steps_of
@@ -28,6 +29,7 @@ from evalflows.reports.experiment_page import (
 )
 from evalflows.reports.experiment_report import experiments_report, overviews_of
 from evalflows.reports.experiments import ExperimentList, ListedExperiment, ListFilter, listed_experiments
+from evalflows.reports.markdown_pages import MOST_CANDIDATES
 from evalflows.reports.names import versions_of
 from evalflows.reports.results import drawing_scales, results_of_each, verdict_sentences
 from evalflows.reports.slices import slice_means
@@ -101,7 +103,9 @@ def experiments_meant(store: Store, reference: str) -> list[str]:
 
 
 def _several(site: Site, reference: str, found: Sequence[str]) -> Page:
-    body = render("experiment_group.html", site, experiments=overviews_of(site.store, found))
+    grids, can_compare = grids_part(site, found), len(found) <= 1 + MOST_CANDIDATES
+    shown = overviews_of(site.store, found)
+    body = render("experiment_group.html", site, experiments=shown, grids=grids, can_compare=can_compare)
     return Page(title=reference, section="experiments", body=body)
 
 
@@ -147,6 +151,10 @@ def _page(
         spec=json_text(from_json(row.spec), indent=2),
         versions=from_json(row.evaluators),
         address=site.links.experiment(identity),
+        factors=next(
+            (each.get("factors") for each in from_json(row.spec).get("targets", []) if each.get("name") == row.target),
+            None,
+        ),
         paged=lambda page: _with_anchor(site.links.page("experiments", identity, **chosen, page=page)),
         cell=lambda *cell: _with_anchor(
             site.links.page("experiments", identity, **dict(zip(CELL, (*cell[:2], cell[2] or ""), strict=True)))

@@ -11,9 +11,17 @@ from evalflows.dashboard.pairs import comparison_page
 from evalflows.dashboard.rendering import Page, Query, Site, anchor_of, one_file
 from evalflows.dashboard.two_judges import two_judges_page
 from evalflows.reports.decisions import Decision
-from evalflows.reports.markdown_pages import Reported, ReportedComparison, ReportedDecision, ReportedExperiments
+from evalflows.reports.grids import grids_on
+from evalflows.reports.markdown_pages import (
+    MOST_CANDIDATES,
+    Reported,
+    ReportedComparison,
+    ReportedDecision,
+    ReportedExperiments,
+)
 from evalflows.reports.results import results_of
 from evalflows.specs.grouping import grouped
+from evalflows.store.queries.lookup import run_groups
 from evalflows.store.queries.two_judges import newest_again
 from evalflows.store.store import Store
 
@@ -51,7 +59,12 @@ def _parts(what: Reported) -> list[ReportPage]:
         case ReportedExperiments():
             decided = map(_decision, what.decisions)
             judged = _two_judges(what.store, what.identities)
-            return [*decided, *judged, *_comparisons(what), *map(_experiment, what.identities)]
+            cells = (
+                [_experiment(run_groups(what.store, what.identities)[0])]
+                if grids_on(what.store, what.identities)
+                else []
+            )
+            return [*decided, *cells, *judged, *_comparisons(what), *map(_experiment, what.identities)]
 
 
 def _two_judges(store: Store, identities: Sequence[str]) -> list[ReportPage]:
@@ -67,7 +80,11 @@ def _comparisons(what: ReportedExperiments) -> list[ReportPage]:
     ]
     pairs += [(decision.candidate_experiment_id, decision.baseline_experiment_id) for decision in what.decisions]
     compared = grouped((baseline, candidate) for candidate, baseline in dict.fromkeys(pairs) if baseline is not None)
-    return [_compare(baseline, candidates) for baseline, candidates in compared.items()]
+    return [
+        _compare(baseline, candidates[start : start + MOST_CANDIDATES])
+        for baseline, candidates in compared.items()
+        for start in range(0, len(candidates), MOST_CANDIDATES)
+    ]
 
 
 def site_in_file(store: Store, addresses: Iterable[str | None]) -> Site:

@@ -44,7 +44,7 @@ from evalflows.targets import (
     replayed,
 )
 
-NOT_IN_VERSION = {"name", "function", "path", "version", "version_url", "version_header", "usage", "mode"}
+NOT_IN_VERSION = {"name", "factors", "function", "path", "version", "version_url", "version_header", "usage", "mode"}
 """Fields of a target that do not change its answers, or whose content counts instead."""
 
 

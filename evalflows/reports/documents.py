@@ -58,6 +58,7 @@ def document(
         "standings": [candidate.standing for candidate in candidates if isinstance(candidate, CandidatesOfGate)],
         "comparison": comparison and _comparison(comparison),
         "worst_examples": [worst_document(examples) for examples in worst],
+        "grids": [asdict(grid) for report in reports for grid in report.grids],
         "failures": _once(asdict(failure) for report in reports for failure in report.failures),
         "judge_checks": _once(asdict(check) for report in reports for check in report.judge_checks),
         "excluded_metrics": _once(metric for report in reports for metric in _excluded(report)),

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalflows.analysis.figures import calls_text, shares_text, usd
 from evalflows.analysis.judge_exclusions import (
@@ -18,6 +18,7 @@ from evalflows.analysis.judge_exclusions import (
 from evalflows.analysis.savings import usd_without_savings
 from evalflows.reports.confusion import CONFUSIONS, Confusion, confusions_in
 from evalflows.reports.decisions import Decision
+from evalflows.reports.grids import grid_sentences, grids_on
 from evalflows.reports.results import Remark, Result, by_severity, judges_in_sentences, remarks_on, verdict_sentences
 from evalflows.reports.slices import field_lines, slice_means
 from evalflows.reports.worst import Worst, is_higher_better, worst_of
@@ -31,6 +32,9 @@ from evalflows.store.queries.progress import spooled_if_unfinished
 from evalflows.store.records import controls_batch, drift_batch
 from evalflows.store.sql import ask, ask_records, record_of, records_of
 from evalflows.store.store import Store
+
+if TYPE_CHECKING:
+    from evalflows.analysis.grid import Grid
 
 MANY_TRIED = 5
 """From how many versions on the same examples on the best of them is ahead partly by luck."""
@@ -271,6 +275,7 @@ class ExperimentsReport:
     reduced_limits: Sequence[ReducedLimit]
     confusions: Sequence[Confusion]  # of evaluators that compare labels
     by_field: Sequence[str]  # means by the fields of the examples, in lines; none of several experiments
+    grids: "Sequence[Grid]"  # of a matrix, if these are all of its cells, by metric
 
     @property
     def remarks(self) -> list[Remark]:
@@ -279,14 +284,18 @@ class ExperimentsReport:
 
     @property
     def sentences(self) -> list[str]:
-        """One per candidate, then the remarks."""
-        return [*verdict_sentences(self.results), *(remark.text for remark in self.remarks)]
+        """Those of grids, one per candidate, then the remarks."""
+        return [*self._verdicts, *(remark.text for remark in self.remarks)]
 
     @property
     def sentences_without_data(self) -> list[str]:
         """The same, none of which quotes a value of the data."""
         remarks = dict.fromkeys(remark.without_data or remark.text for remark in self.remarks)
-        return [*verdict_sentences(self.results), *remarks]
+        return [*self._verdicts, *remarks]
+
+    @property
+    def _verdicts(self) -> list[str]:
+        return [*(text for grid in self.grids for text in grid_sentences(grid)), *verdict_sentences(self.results)]
 
     @property
     def _of_judges(self) -> Iterator[Remark]:
@@ -388,6 +397,7 @@ def experiments_report(
         reduced_limits=records_of(ReducedLimit, reduced),
         confusions=confusions_in(confused),
         by_field=_by_field(store, shown[0], results) if with_fields and len(shown) == 1 else (),
+        grids=grids_on(store, ids),
     )
 
 

@@ -12,6 +12,7 @@ from evalflows.reports.decisions import Decision, decisions_of, find_decision, w
 from evalflows.reports.documents import Document, document
 from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport, experiments_report
 from evalflows.reports.formats import MOST_CHARACTERS, code, escaped, markdown_table, where_shown
+from evalflows.reports.grids import EFFECT_HEADER, cell_text, effect_cells, effects_title, legend, tables_of
 from evalflows.reports.junit import junit
 from evalflows.reports.previous_runs import earlier_runs
 from evalflows.reports.results import Result, differences_in, results_against, results_of
@@ -24,13 +25,14 @@ from evalflows.specs.metric_names import MEASURES, TRIAL
 from evalflows.store.layout import quoted
 from evalflows.store.queries.conclusions import approvals, conclusions_on
 from evalflows.store.queries.continuing import continuing
-from evalflows.store.queries.lookup import find_comparison, find_experiments, is_comparison, is_decision
+from evalflows.store.queries.lookup import find_comparison, find_experiments, is_comparison, is_decision, run_groups
 from evalflows.store.queries.two_judges import is_again
 from evalflows.store.records import FINAL
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
+    from evalflows.analysis.grid import Grid
     from evalflows.reports.diff import ExperimentsDiff
     from evalflows.reports.previous_runs import PreviousRun
 
@@ -39,6 +41,9 @@ MORE_EXAMPLES = {
     *("interval_and_test_disagree", "not_significant_after_adjustment", "too_few", "below_min_examples"),
 }
 """Reasons for an open rule that more examples remove."""
+
+MOST_CANDIDATES = 8
+"""Experiments, at most, that a page or a proposed command compares with a baseline."""
 
 FEW_FAILED = 0.05
 """The share of failed answers, or of a metric's missing scores, up to which an experiment is fit to be a baseline."""
@@ -222,6 +227,8 @@ def _without_gate(
 ) -> Hint:
     """Compare several experiments; make a single one the baseline of those to come, unless many of its rows failed or
     it is significantly worse: then look at these."""
+    if len(shown) > 1 + MOST_CANDIDATES:
+        return hints.show_all(run_groups(store, shown)[0])
     if len(shown) > 1:
         baselines = {result.baseline_experiment_id for result in results}
         return hints.diff(*sorted(shown, key=lambda identity: identity not in baselines))
@@ -391,6 +398,7 @@ def results_page(
     said = [*report.sentences, *report.by_field] if quotes_data else report.sentences_without_data
     parts = [
         "\n".join(f"- {escaped(sentence)}" for sentence in said),
+        *(part for grid in report.grids for part in _grid_parts(grid)),
         table,
         *(_confusion_part(confusion) for confusion in report.confusions if quotes_data),
         "\n".join(
@@ -402,6 +410,16 @@ def results_page(
         where_shown(hints.show(reference), page) if reference else "",
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def _grid_parts(grid: "Grid") -> Iterator[str]:
+    """Yield the tables of cells and of main effects."""
+    for cells in tables_of(grid):
+        rows = [(level, *(" ".join(cell_text(cell, grid.metric)) for cell in row)) for level, row in cells.rows]
+        yield f"**{escaped(cells.title)}**\n\n{markdown_table(cells.header, rows)}"
+    yield escaped(legend(grid))
+    effects = [effect_cells(effect, grid.metric) for effect in grid.effects]
+    yield f"{escaped(effects_title(grid))}\n\n{markdown_table(EFFECT_HEADER, effects)}" if effects else ""
 
 
 def _confusion_part(confusion: Confusion) -> str:

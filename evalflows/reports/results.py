@@ -30,6 +30,8 @@ UNDECIDED = "not_enough_evidence"
 WITHIN_MARGIN = ("no_worse", "equivalent")
 """The conclusions that depend on a margin."""
 
+ALLOWS_FOR_RARE = "the interval includes 0 because it allows for rare values that the sample may not show"
+
 _COMPARED = """
 select distinct candidate_experiment_id, baseline_experiment_id from verdicts
 where is_one_of(run_group, $1) and candidate_experiment_id is not null and baseline_experiment_id is not null
@@ -541,8 +543,7 @@ def _rare(results: Sequence[Result]) -> Iterator[Remark]:
         if row.difference_low <= 0 <= row.difference_high
     ]
     if names:
-        why = "the interval includes 0 because it allows for rare values that the sample may not show"
-        yield Remark("rare", f"{', '.join(dict.fromkeys(names))}: significantly different; {why}")
+        yield Remark("rare", f"{', '.join(dict.fromkeys(names))}: significantly different; {ALLOWS_FOR_RARE}")
 
 
 def _families(results: Sequence[Result]) -> Iterator[Remark]:

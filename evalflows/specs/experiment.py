@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, Field, ModelWrapValidatorHandler, model_validator
 
 from evalflows.specs.comparison import CompareSpec
 from evalflows.specs.dataset import DatasetSpec
+from evalflows.specs.errors import names_to_choose
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.files import change_spec, load_spec
 from evalflows.specs.gate import GateSpec
+from evalflows.specs.matrix import MatrixSpec, expanded
 from evalflows.specs.metric_names import MEASURES, TRIAL, base_metric, kept_apart, metric_of
 from evalflows.specs.metrics import CompositeSpec, MetricSpec, ScoreConfigSpec, expand_panels
 from evalflows.specs.quarantine import AT_MOST, QuarantineSpec, check_entries
@@ -29,6 +31,11 @@ class _Experiment(BaseModel):
     dataset: DatasetSpec
     targets: list[TargetSpec] = Field(
         min_length=1, description="The variants under test; kinds: chat, python, http or recorded"
+    )
+    matrix: MatrixSpec | None = Field(
+        None,
+        exclude=True,
+        description="Fields of the only target, each with several values: every combination becomes a target",
     )
     baseline: str | None = Field(None, description="The target that the others are compared with; default: the first")
     repetitions: int = Field(1, ge=1, le=10_000, description="Number of runs per example")
@@ -85,6 +92,11 @@ class ExperimentSpec(ComparedRunSettings, _Experiment, extra="forbid", frozen=Tr
     answers are judged and decided on, and the rest.
     """
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _has_a_target_per_cell(cls, given: Any, made: ModelWrapValidatorHandler["ExperimentSpec"]) -> "ExperimentSpec":
+        return made(expanded(given) if isinstance(given, dict) and given.get("matrix") is not None else given)
+
     @model_validator(mode="after")
     def _is_consistent(self) -> "ExperimentSpec":
         expand_panels(self)
@@ -97,8 +109,8 @@ class ExperimentSpec(ComparedRunSettings, _Experiment, extra="forbid", frozen=Tr
         if self.compare is not None and len(self.targets) < 2:
             raise ValueError("compare: got one target, wanted at least two")
         if self.baseline is not None and self.baseline not in [target.name for target in self.targets]:
-            known = ", ".join(target.name for target in self.targets)
-            raise ValueError(f"baseline: got {self.baseline!r}, wanted one of {known}")
+            known = names_to_choose(self.baseline, [target.name for target in self.targets])
+            raise ValueError(f"baseline: got {self.baseline!r}, wanted {known}")
         return self
 
     @property

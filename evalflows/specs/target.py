@@ -28,6 +28,11 @@ OF_REASONING = ("max_completion_tokens", "reasoning_effort")
 class _Target(BaseModel, extra="forbid", frozen=True):
     name: str = Field("target", description="The name of this variant in results", min_length=1)
     version: str | None = Field(None, description="Its version, such as v7 or a git tag; tells runs of one name apart")
+    factors: dict[str, str] = Field(
+        default_factory=dict,
+        description="The cell of a matrix that it is: the level of each factor. A matrix writes it",
+        exclude_if=lambda factors: not factors,
+    )
 
     @property
     def connections(self) -> list[tuple[str, str | None]]:

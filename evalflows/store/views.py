@@ -66,6 +66,9 @@ HELD_LEASES = "create or replace macro held_leases() as getvariable('held_leases
 _STATE_NOW = """case when state = 'running' and not list_contains(held_leases(), lease)
                      then 'interrupted' else state end"""
 
+_FACTORS_OF = """json_extract(json_extract(spec, '$.targets[*]')[list_position(
+    json_extract_string(spec, '$.targets[*].name'), target)], '$.factors')"""
+
 # As evalflows/analysis/pairing.py does: null if that cannot be told.
 _ANSWERED_BY = (
     "case when kind = 'conversation' and list_contains(json_extract_string(spec, '$.targets[*].target.kind'), 'http')"
@@ -315,6 +318,7 @@ def macros() -> Iterator[str]:
     yield f"create or replace macro state_now(state, lease) as {_STATE_NOW}"
     yield f"create or replace macro higher_is_better(spec, metric) as {_HIGHER_IS_BETTER}"
     yield f"create or replace macro answered_by(kind, spec) as {_ANSWERED_BY}"
+    yield f"create or replace macro factors_of(spec, target) as {_FACTORS_OF}"
     yield f"create or replace macro same_target(kind, version, other, application, other_application) as {_SAME_TARGET}"
 
 

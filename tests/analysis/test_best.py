@@ -35,6 +35,7 @@ def test_the_best_is_found_and_its_figures_are_corrected() -> None:
     assert sum(may_be for _, may_be in means.values()) == 3
     gain, mean = found["gain"], found["mean"]
     assert 0 < gain["low"] < gain["corrected"] < gain["naive"] and mean["low"] < mean["corrected"] < mean["naive"]
+    assert mean["high"] <= 1
     assert mean["naive"] == max(mean for mean, _ in means.values()) == found["variants"][0]["mean"]
     said = " ".join(best(*ids, "--metric", "right").stdout.split())
     for sentence in found["sentences"]:

@@ -103,7 +103,7 @@ def test_a_place_that_there_is_not_is_refused(path: Path, change: str, said: str
         ("targets.0.modle=m", "FILE: targets.0.chat.modle: no such field"),
         ("repetitions=many", "FILE: repetitions: got 'many', wanted a whole number"),
         ("targets.1.name=old", "FILE: targets: two are called 'old'"),
-        ("baseline=none", "FILE: baseline: got 'none', wanted one of old, new"),
+        ("baseline=none", "FILE: baseline: got 'none', wanted one of: old, new"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused(path: Path, change: str, said: str) -> None:

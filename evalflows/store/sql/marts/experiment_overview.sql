@@ -31,6 +31,7 @@ select e.experiment_id, e.name, e.target, e.target_kind, e.state, e.reason, e.ru
        e.calls, e.calls_cached, e.tokens_in, e.tokens_out, e.cost_usd,
        coalesce(e.cost_usd, case when e.calls = r.recorded_calls then r.usd end) as spent_usd,
        r.cached_share, r.reasoning_share,
-       e.application_version, e.git_commit, e.git_branch, e.git_dirty, e.description, e.tags, e.metadata, e.started_at, e.ended_at
+       e.application_version, e.git_commit, e.git_branch, e.git_dirty, e.description, e.tags, e.metadata, e.started_at, e.ended_at,
+       factors_of(e.spec, e.target) as factors
 from staging.experiments e left join answers a using (experiment_id) left join recorded r using (experiment_id)
      left join judged j using (experiment_id)

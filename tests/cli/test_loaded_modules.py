@@ -47,7 +47,7 @@ NEEDED: dict[str, set[str]] = {
     "show kept": FILES,  # of the experiment that a gate decided on
     "diff kept-long kept-brief": {*FILES, *SPECS, "scipy"},
     "flaky kept": {*FILES, *SPECS},
-    "best kept --metric contains": {*FILES, *SPECS, "scipy"},
+    "best kept --metric contains": {*FILES, *SPECS},
     "sql select\t1": STORE,
     "explain release": STORE,
     "dataset ls": SPECS,
@@ -142,5 +142,8 @@ def test_a_run_loads_only_what_it_needs(kind: str, prefect_environment: dict[str
     assert {*loaded.split()} == {"LOADED", *needed}
     shown = subprocess.run([*command[:-2], "show", "rules"], capture_output=True, text=True)
     assert shown.stderr.splitlines()[-1].split() == ["LOADED", *sorted(STORE)], "no gate decided, nothing was compared"
+    if kind == "recorded":
+        planned = subprocess.run([*command[:-2], "plan", "spec.yaml"], capture_output=True, text=True)
+        assert {*planned.stderr.splitlines()[-1].split()} == {"LOADED", *FILES, *SPECS, "scipy"}, planned.stderr
     with connect() as catalog:
         assert catalog.execute("select count(*) > 3, bool_and(passed) from checks").fetchall() == [(True, True)]

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from evalflows.api.comparisons import ComparativeResult, aevaluate_comparative, compare, evaluate_comparative
     from evalflows.api.deciding import decide
     from evalflows.api.decisions import approve, decide_again, decide_on
+    from evalflows.api.diffs import DiffResult
     from evalflows.api.experiments import aevaluate, evaluate
     from evalflows.api.judging import JudgedAgain, judge_again
     from evalflows.api.planning import backtest_gate, plan, robustness
-    from evalflows.api.results import DiffResult, ExperimentResult, ItemOutcome, diff
+    from evalflows.api.results import ExperimentResult, ItemOutcome, diff
     from evalflows.api.running import gate, run
     from evalflows.api.trace_datasets import dataset_from_traces
     from evalflows.api.traces import evaluate_traces, run_batched_evaluation
@@ -48,7 +49,8 @@ __getattr__, __dir__ = lazy_names(
         "api.experiments": ("aevaluate", "evaluate"),
         "api.judging": ("JudgedAgain", "judge_again"),
         "api.planning": ("backtest_gate", "plan", "robustness"),
-        "api.results": ("DiffResult", "ExperimentResult", "ItemOutcome", "diff"),
+        "api.diffs": ("DiffResult",),
+        "api.results": ("ExperimentResult", "ItemOutcome", "diff"),
         "api.running": ("gate", "run"),
         "api.trace_datasets": ("dataset_from_traces",),
         "api.traces": ("evaluate_traces", "run_batched_evaluation"),

@@ -16,6 +16,7 @@ The server holds a lock on a file as long as it lives, whatever ends it, so a re
 import fcntl
 import hashlib
 import json
+import math
 import os
 import re
 import secrets
@@ -29,10 +30,11 @@ import time
 import urllib.request
 import warnings
 from argparse import ArgumentParser
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -70,7 +72,23 @@ SERVER_SETTINGS = {
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_READ_BATCH_SIZE": "200",
     "PREFECT_SERVER_SERVICES_EVENT_PERSISTER_FLUSH_INTERVAL": "1",
     "PREFECT_SERVER_SERVICES_TRIGGERS_READ_BATCH_SIZE": "200",
+    # What looks for work every 5 to 20 seconds by default does so each minute: it took most of an idle server's time.
+    "PREFECT_SERVER_EVENTS_PROACTIVE_GRANULARITY": "PT1M",
+    "PREFECT_SERVER_SERVICES_CANCELLATION_CLEANUP_LOOP_SECONDS": "60",
+    "PREFECT_SERVER_SERVICES_CLEANUP_RECONCILER_LOOP_SECONDS": "60",
+    "PREFECT_SERVER_SERVICES_FOREMAN_LOOP_SECONDS": "60",
+    "PREFECT_SERVER_SERVICES_LATE_RUNS_LOOP_SECONDS": "60",
+    "PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_LOOP_SECONDS": "60",
+    "PREFECT_SERVER_SERVICES_REPOSSESSOR_LOOP_SECONDS": "60",
+    "PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS": "30",
 }
+
+IDLE_MINUTES = "EVALFLOWS_SERVER_IDLE_MINUTES"
+"""The environment variable that says after how many unused minutes a server ends; 0: never."""
+DEFAULT_IDLE_MINUTES = 60.0
+
+WORK_FOUND_WITHIN = timedelta(seconds=2)
+"""How late the server may find a task of its own whose time has come; what it is asked for, it does at once."""
 
 DEFAULT_PORT = 4200
 CHECK_INTERVAL_S = 1.0
@@ -183,6 +201,7 @@ class Server:
     since: str  # ISO 8601, UTC
     state: Literal["preparing its database", "starting"]
     ends_unused: bool  # whether it ends with the last process that uses it
+    idle_minutes: float = 0.0  # unused minutes after which it ends anyway; 0: it does not
 
     @property
     def ui(self) -> str:
@@ -462,15 +481,25 @@ def _serve(home: Home, listener: socket.socket, ends_unused: bool) -> None:
         since=datetime.now(UTC).isoformat(timespec="seconds"),
         state="starting" if home.database.exists() else "preparing its database",
         ends_unused=ends_unused,
+        idle_minutes=idle_minutes(),
     )
     _configure(home, server)
     home.write(server)
     if ends_unused:
-        threading.Thread(target=_end_unused, args=(home,), daemon=True).start()
+        _end_unused(lambda: is_used(home.users), 2 * CHECK_INTERVAL_S)
 
     prepare_database(home.database)
     home.write(replace(server, state="starting"))
-    _run(listener)
+    _run(listener, home, server.idle_minutes)
+
+
+def idle_minutes() -> float:
+    """Return after how many unused minutes a server ends; 0: never. Raise InputError for what is no such number."""
+    given = os.environ.get(IDLE_MINUTES, "")
+    with suppress(ValueError):
+        if 0 <= (minutes := float(given or DEFAULT_IDLE_MINUTES)) < math.inf:
+            return minutes
+    raise InputError(f"{IDLE_MINUTES}: got {given!r}, wanted minutes, or 0 for a server that stays")
 
 
 def _configure(home: Home, server: Server) -> None:
@@ -492,22 +521,66 @@ def _configure(home: Home, server: Server) -> None:
     os.environ.pop("PREFECT_PROFILE", None)
 
 
-def _run(listener: socket.socket) -> None:
+def _run(listener: socket.socket, home: Home, minutes: float) -> None:
     import uvicorn
+    from docket import Worker
+    from prefect.server.api import background_workers
     from prefect.server.api.server import create_app
 
-    config = uvicorn.Config(create_app(final=True), timeout_keep_alive=60, log_level="warning", lifespan="on")
+    vars(background_workers)["Worker"] = partial(  # by default it looks four times a second
+        Worker, minimum_check_interval=WORK_FOUND_WITHIN, scheduling_resolution=WORK_FOUND_WITHIN
+    )
+    app = _Asked(create_app(final=True))
+    if minutes:
+        _end_unused(lambda: app.was_asked() or is_used(home.users) or _has_schedule(home.database), 60 * minutes)
+    config = uvicorn.Config(app, timeout_keep_alive=60, log_level="warning", lifespan="on")
     uvicorn.Server(config).run(sockets=[listener])
 
 
-def _end_unused(home: Home) -> None:
-    """End this process once nobody has used the server for two checks."""
-    unused = 0
-    while unused < 2:
-        time.sleep(CHECK_INTERVAL_S)
-        unused = 0 if is_used(home.users) else unused + 1
-    with suppress(ProcessLookupError):
-        os.kill(os.getpid(), signal.SIGTERM)
+class _Asked:
+    """An ASGI application that knows whether it was asked for anything but whether it is there."""
+
+    def __init__(self, app: Any) -> None:
+        self._app, self._open, self._asked = app, 0, True
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan" or scope["path"].endswith(("/health", "/ready")):
+            await self._app(scope, receive, send)
+            return
+        self._open += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._open, self._asked = self._open - 1, True
+
+    def was_asked(self) -> bool:
+        """Return whether it is being asked, or was since this was called before."""
+        asked, self._asked = self._asked, False
+        return asked or self._open > 0
+
+
+def _has_schedule(database: Path) -> bool:
+    """Return whether a deployment has a schedule; a database that cannot be read may have one."""
+    if any(os.environ.get(name) for name in OTHER_DATABASES):
+        return True
+    with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
+        return bool(connection.execute("select count(*) from deployment_schedule where active").fetchone()[0])
+    return database.exists()
+
+
+def _end_unused(is_used: Callable[[], bool], after_s: float) -> None:
+    """End this process, from a thread, once it has been unused for so long."""
+
+    def watch() -> None:
+        used = time.monotonic()
+        while time.monotonic() - used < after_s:
+            time.sleep(min(after_s / 2, 60.0))
+            if is_used():
+                used = time.monotonic()
+        with suppress(ProcessLookupError):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @dataclass(slots=True)

@@ -1,42 +1,51 @@
-"""Evaluators: plain functions of (inputs, outputs, reference_outputs, …), available under their short names."""
+"""Evaluators: plain functions of (inputs, outputs, reference_outputs, …), available under their short names.
 
-from evalflows.evaluators.agents.agent import agent
-from evalflows.evaluators.agents.final_answer import final_answer
-from evalflows.evaluators.agents.outcomes import (
-    actions_match,
-    cost_per_solved,
-    state_matches,
-    tool_errors,
-    turns_to_goal,
-)
-from evalflows.evaluators.agents.tools import step_efficiency, tool_arguments, tool_order, tool_selection
-from evalflows.evaluators.agents.trajectory_judge import trajectory
-from evalflows.evaluators.classification import classification, label_f1
-from evalflows.evaluators.conversations import context_use, conversation_quality, turn_errors, turn_quality
-from evalflows.evaluators.json import json_valid, schema_adherence
-from evalflows.evaluators.judges import (
-    answer_relevance,
-    context_precision,
-    context_recall,
-    correctness,
-    criteria,
-    faithfulness,
-    instruction_following,
-    refusal,
-    rubric,
-    toxicity,
-    user_kept_to_goal,
-)
+They are imported when they are first used, but those that are named like their module, which would be found instead.
+"""
+
+from typing import TYPE_CHECKING
+
+from evalflows.evaluators.classification import classification
 from evalflows.evaluators.keyword_safety import keyword_safety
-from evalflows.evaluators.modes import failure_modes
-from evalflows.evaluators.numbers import numeric_closeness
-from evalflows.evaluators.overlap import bleu, chrf, corpus_bleu, rouge, ter
-from evalflows.evaluators.pairwise import pairwise_preference, recorded_preference
 from evalflows.evaluators.regression import regression
 from evalflows.evaluators.retrieval import retrieval
-from evalflows.evaluators.score import Preference, Score
-from evalflows.evaluators.semantic import semantic_similarity
-from evalflows.evaluators.text import concision, contains, edit_similarity, exact_match, length_between, regex
+from evalflows.specs.late_names import lazy_names
+
+if TYPE_CHECKING:
+    from evalflows.evaluators.agents.agent import agent
+    from evalflows.evaluators.agents.final_answer import final_answer
+    from evalflows.evaluators.agents.outcomes import (
+        actions_match,
+        cost_per_solved,
+        state_matches,
+        tool_errors,
+        turns_to_goal,
+    )
+    from evalflows.evaluators.agents.tools import step_efficiency, tool_arguments, tool_order, tool_selection
+    from evalflows.evaluators.agents.trajectory_judge import trajectory
+    from evalflows.evaluators.classification import label_f1
+    from evalflows.evaluators.conversations import context_use, conversation_quality, turn_errors, turn_quality
+    from evalflows.evaluators.json import json_valid, schema_adherence
+    from evalflows.evaluators.judges import (
+        answer_relevance,
+        context_precision,
+        context_recall,
+        correctness,
+        criteria,
+        faithfulness,
+        instruction_following,
+        refusal,
+        rubric,
+        toxicity,
+        user_kept_to_goal,
+    )
+    from evalflows.evaluators.modes import failure_modes
+    from evalflows.evaluators.numbers import numeric_closeness
+    from evalflows.evaluators.overlap import bleu, chrf, corpus_bleu, rouge, ter
+    from evalflows.evaluators.pairwise import pairwise_preference, recorded_preference
+    from evalflows.evaluators.score import Preference, Score
+    from evalflows.evaluators.semantic import semantic_similarity
+    from evalflows.evaluators.text import concision, contains, edit_similarity, exact_match, length_between, regex
 
 __all__ = [
     "PAIRWISE", "SHORT_NAMES", "Preference", "Score", "actions_match", "agent", "answer_relevance", "bleu", "chrf",
@@ -54,3 +63,37 @@ SHORT_NAMES = tuple(name for name in __all__ if name.islower())
 
 PAIRWISE = ("pairwise_preference", "recorded_preference")
 """Evaluators that compare two answers; all others judge one answer, or all answers of an experiment."""
+
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "agents.agent": ("agent",),
+        "agents.final_answer": ("final_answer",),
+        "agents.outcomes": ("actions_match", "cost_per_solved", "state_matches", "tool_errors", "turns_to_goal"),
+        "agents.tools": ("step_efficiency", "tool_arguments", "tool_order", "tool_selection"),
+        "agents.trajectory_judge": ("trajectory",),
+        "classification": ("label_f1",),
+        "conversations": ("context_use", "conversation_quality", "turn_errors", "turn_quality"),
+        "json": ("json_valid", "schema_adherence"),
+        "judges": (
+            "answer_relevance",
+            "context_precision",
+            "context_recall",
+            "correctness",
+            "criteria",
+            "faithfulness",
+            "instruction_following",
+            "refusal",
+            "rubric",
+            "toxicity",
+            "user_kept_to_goal",
+        ),
+        "modes": ("failure_modes",),
+        "numbers": ("numeric_closeness",),
+        "overlap": ("bleu", "chrf", "corpus_bleu", "rouge", "ter"),
+        "pairwise": ("pairwise_preference", "recorded_preference"),
+        "score": ("Preference", "Score"),
+        "semantic": ("semantic_similarity",),
+        "text": ("concision", "contains", "edit_similarity", "exact_match", "length_between", "regex"),
+    },
+)

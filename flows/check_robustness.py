@@ -2,12 +2,13 @@
 
 from prefect import flow
 
-from evalflows.tasks.score import CHANGE, composite_robustness
+from evalflows.specs.metrics import WEIGHT_CHANGE
+from evalflows.tasks.score import composite_robustness
 
 
 @flow(name="check_robustness", flow_run_name="robustness of {experiment}")
 def check_robustness(
-    experiment: str, composites: list[str] | None = None, change: float = CHANGE, over: list[str] | None = None
+    experiment: str, composites: list[str] | None = None, change: float = WEIGHT_CHANGE, over: list[str] | None = None
 ) -> str:
     """Check whether other weights would change the winner by each composite. Return the run group.
 

@@ -24,7 +24,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.grouping import grouped
-from evalflows.specs.metrics import CompositeSpec
+from evalflows.specs.metrics import WEIGHT_CHANGE, CompositeSpec
 from evalflows.store.described import from_described
 from evalflows.store.queries.lookup import find_experiments, run_groups
 from evalflows.store.queries.people_checks import people_alphas
@@ -34,9 +34,6 @@ from evalflows.store.spool import Spool
 from evalflows.store.store import Store
 from evalflows.tasks.limits import within_provider_limits
 from evalflows.tasks.progress import enter_stage
-
-CHANGE = 0.2
-"""Default relative change of each weight."""
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -171,7 +168,7 @@ def validate_judge(experiment: str, metric: str, people_metric: str | None, conf
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def composite_robustness(
-    experiment: str, composites: Sequence[str] = (), change: float = CHANGE, over: Sequence[str] = ()
+    experiment: str, composites: Sequence[str] = (), change: float = WEIGHT_CHANGE, over: Sequence[str] = ()
 ) -> str:
     """Publish how other weights would change the ranking of a run group, and its Pareto front. Return the run group.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from inspect import isawaitable, signature
 from itertools import combinations, groupby, islice
 from math import ceil
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,6 @@ from evalflows.engine.views import example_view, target_arguments
 from evalflows.evaluators.binding import Bound
 from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Caller, Completer, Embedder, Endpoint, Kind, Read
-from evalflows.llm.client import Client
 from evalflows.llm.connections import address, known, resolve
 from evalflows.llm.ledger import Ledger
 from evalflows.llm.limiter import Limiter
@@ -92,6 +91,9 @@ from evalflows.store.queries.shared_examples import places_of, slice_value, slic
 from evalflows.store.records import FINAL, CallRow, ExampleRow, ExperimentRow, now, to_json
 from evalflows.store.store import Store
 from evalflows.targets import chat_with_attachments
+
+if TYPE_CHECKING:
+    from evalflows.llm.client import Client
 
 MIN_PAIRS = 20
 """A run group with fewer pairs is used only if no older one has enough. The standard error of the variance of 20

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from evalflows.store.sql import ask
 from evalflows.store.row_specs import experiment_spec
+from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
 _SAVED = """

@@ -9,13 +9,11 @@ from evalflows.analysis.backtest import LIMIT, REPLICATES, SEED, Backtest, backt
 from evalflows.analysis.differences import POWER
 from evalflows.analysis.plan import Plan, plan_experiment
 from evalflows.analysis.robustness import RobustnessReport, robustness_report
-from evalflows.api.calling import flow_settings
-from evalflows.flows.check_robustness import check_robustness
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec
+from evalflows.specs.metrics import WEIGHT_CHANGE
 from evalflows.store.store import Store
-from evalflows.tasks.score import CHANGE
 
 __all__ = ["backtest_gate", "plan"]
 
@@ -59,7 +57,7 @@ def _gates(spec: ExperimentSpec, name: str | None) -> list[GateSpec]:
 
 
 def robustness(
-    experiment: str, *, composites: Sequence[str] = (), change: float = CHANGE, over: Sequence[str] = ()
+    experiment: str, *, composites: Sequence[str] = (), change: float = WEIGHT_CHANGE, over: Sequence[str] = ()
 ) -> RobustnessReport:
     """Check whether other weights would change the winner by each composite, and store the result in `checks`.
 
@@ -71,6 +69,9 @@ def robustness(
 
     Raise InputError if the experiment, a composite or a metric does not exist.
     """
+    from evalflows.api.calling import flow_settings  # late: neither plans nor backtests need Prefect
+    from evalflows.flows.check_robustness import check_robustness
+
     with flow_settings():
         group = check_robustness(experiment, list(composites), change, list(over))
     return robustness_report(Store(), group)

@@ -21,7 +21,16 @@ import evalflows
 from evalflows.cli.batches import batches_document, print_batches
 from evalflows.cli.late_commands import FORMAT, one_line_errors, print_json, with_one_line_errors
 from evalflows.cli.output import echo
-from evalflows.prefect_server import Home, Server, is_serving, local_server, may_use_another, results_folder, stop
+from evalflows.prefect_server import (
+    IDLE_MINUTES,
+    Home,
+    Server,
+    is_serving,
+    local_server,
+    may_use_another,
+    results_folder,
+    stop,
+)
 from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.escaping import last_line, one_line
@@ -177,6 +186,8 @@ def status(form: str) -> None:
     echo(f"{state} at {server.ui}, since {server.since}, process {server.pid}")
     print_access(home, server)
     echo(f"{'folder':<10}{home.folder}")
+    if server.idle_minutes and not server.ends_unused:
+        echo(f"{'ends':<10}after {server.idle_minutes:g} minutes without a run, a page or a schedule ({IDLE_MINUTES})")
 
 
 def _configured_api() -> dict[str, str] | None:

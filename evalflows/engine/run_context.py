@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import import_module
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from evalflows.engine.budget_parts import Started, owners_of, run_of, spent_by
@@ -27,6 +26,7 @@ from evalflows.llm.budget import Budget, DividedBudget
 from evalflows.llm.calls import Endpoint
 from evalflows.llm.ledger import Calls, Ledger
 from evalflows.specs.process_memory import collect_rarely, return_memory
+from evalflows.stats.proportions import special_functions
 from evalflows.store.records import LimitRow, new_id
 from evalflows.store.store import Store
 
@@ -97,7 +97,7 @@ class SharedByTargets:
 @cache
 def _load_ahead() -> None:
     """Load what intervals need: it takes a tenth of a second, and none while a run waits for answers."""
-    threading.Thread(target=import_module, args=("scipy.special",), name="evalflows-load-ahead").start()
+    threading.Thread(target=special_functions, name="evalflows-load-ahead").start()
 
 
 class RunContext(Generic[Of]):

@@ -11,10 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from functools import cache, reduce, wraps
-from typing import Any, TypeVar
-
-import openai
-from openai.types.chat import ChatCompletion
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
@@ -34,7 +31,11 @@ from evalflows.specs.attachments import without_contents
 from evalflows.specs.errors import InputError, describe, short
 from evalflows.store.records import CallRow, Json, from_json, mended, new_id, now, to_json
 
-SomeClient = TypeVar("SomeClient", openai.OpenAI, openai.AsyncOpenAI)
+if TYPE_CHECKING:  # it takes a second to load, and most that has steps calls no such client
+    import openai
+    from openai.types.chat import ChatCompletion
+
+SomeClient = TypeVar("SomeClient", "openai.OpenAI", "openai.AsyncOpenAI")
 Method = Callable[..., Any]
 
 METHODS = (
@@ -68,6 +69,8 @@ def wrap(client: SomeClient, *, name: str | None = None, prices: Prices | None =
     `prices`, else that of a connection with the same address, and the same model or none, else that of the price list.
     Raise InputError for any other kind of client, and for prices that are no pairs of numbers.
     """
+    import openai
+
     of_models = {model: _price(model, given) for model, given in (prices or {}).items()}
     if not isinstance(client, openai.OpenAI | openai.AsyncOpenAI):
         raise InputError(f"wrap: got {type(client).__name__}, wanted openai.OpenAI or openai.AsyncOpenAI")
@@ -166,7 +169,7 @@ def _fields(value: Any) -> Any:
 class _Wrapped:
     """A method of a wrapped client."""
 
-    client: openai.OpenAI | openai.AsyncOpenAI
+    client: "openai.OpenAI | openai.AsyncOpenAI"
     name: str  # of its steps
     can_reuse: bool
     prices: Mapping[str, Price]
@@ -240,7 +243,7 @@ def _begun(recorder: Recorder, wrapped: _Wrapped, request: dict[str, Any]) -> tu
     return replace(row, call_key=key, reusable=True), request
 
 
-def _reuse(recorder: Recorder, name: str, request: dict[str, Any], row: CallRow) -> ChatCompletion:
+def _reuse(recorder: Recorder, name: str, request: dict[str, Any], row: CallRow) -> "ChatCompletion":
     """Return an answer of the ledger as the client would, and record it."""
     recorder.answered.append(AnsweredCall(row, cached=True))
     response = from_json(row.response)
@@ -252,6 +255,8 @@ def _reuse(recorder: Recorder, name: str, request: dict[str, Any], row: CallRow)
         usage = {"prompt_tokens": row.tokens_in, "completion_tokens": row.tokens_out}
         usage["total_tokens"] = sum(usage.values())
     choice = {"index": 0, "finish_reason": row.finish_reason, "message": response["message"]}
+    from openai.types.chat import ChatCompletion
+
     return ChatCompletion.construct(
         id=row.call_id,
         object="chat.completion",
@@ -316,6 +321,8 @@ def _request(path: str | None = None, **arguments: Any) -> dict[str, Any]:
     if path is not None:
         body = arguments.get("body")
         return plain(body) if isinstance(body, Mapping) else {"path": path}
+    import openai
+
     omitted = openai.NotGiven | openai.Omit
     body = {k: v for k, v in arguments.items() if k not in _TRANSPORT_OPTIONS and not isinstance(v, omitted)}
     return plain(body | dict(arguments.get("extra_body") or {}))  # type: ignore[no-any-return]

@@ -67,6 +67,10 @@ class MetricSpec(BaseModel, extra="forbid", frozen=True):
         return declared.model_copy(update={name: value for name, value in own.items() if value is not None})
 
 
+WEIGHT_CHANGE = 0.2
+"""By how much each weight of a composite is changed by default, relative to it, to see whether its winner stays."""
+
+
 class CompositeSpec(BaseModel, extra="forbid", frozen=True):
     """Several metrics of a run combined into one number, each scaled to 0 (worst) to 1 (best); or the scores of a panel
     of judges, in their own unit."""

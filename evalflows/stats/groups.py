@@ -2,8 +2,6 @@
 
 import numpy as np
 import numpy.typing as npt
-from scipy.cluster.hierarchy import fcluster, linkage  # type: ignore[import-untyped, unused-ignore]
-from scipy.spatial.distance import pdist  # type: ignore[import-untyped, unused-ignore]
 
 from evalflows.stats.arrays import FloatArray
 
@@ -32,6 +30,9 @@ def groups(vectors: FloatArray, similarity: float, *, seed: int = 0) -> IntArray
     n = len(vectors)
     if n < 2:
         return np.full(n, -1, dtype=np.intp)
+    from scipy.cluster.hierarchy import fcluster, linkage  # type: ignore[import-untyped, unused-ignore]  # late: slow
+    from scipy.spatial.distance import pdist  # type: ignore[import-untyped, unused-ignore]
+
     rest = vectors - vectors.mean(axis=0)
     rest /= np.maximum(np.linalg.norm(rest, axis=1, keepdims=True), ROUNDING)
     linked = np.arange(n)

@@ -5,7 +5,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -98,10 +100,27 @@ def checked_bounds(bounds: tuple[float, float] | None, **values: FloatArray) -> 
     return lowest, highest
 
 
-def special_functions() -> Any:
-    """Return scipy.special, which takes 0.2 s to load: importing stats should not."""
-    from scipy import special  # type: ignore[import-untyped, unused-ignore]
+class _Unloaded(ModuleType):
+    """A package that is loaded when something in it is used."""
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.__name__), name)
+
+
+@cache
+def special_functions() -> Any:
+    """Return scipy.special, which takes 0.1 s to load: importing stats should not.
+
+    scipy copies all names of numpy, and so would load packages of numpy that hardly any program needs, as long again.
+    """
+    names = vars(np)
+    unused = {name: _Unloaded(f"numpy.{name}") for name in ("f2py", "polynomial", "testing") if name not in names}
+    names.update(unused)
+    try:
+        from scipy import special  # type: ignore[import-untyped, unused-ignore]
+    finally:
+        for name in [name for name, module in unused.items() if names.get(name) is module]:
+            del names[name]
     return special
 
 

@@ -18,13 +18,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import brentq  # type: ignore[import-untyped, unused-ignore]
-from scipy.special import ndtr  # type: ignore[import-untyped, unused-ignore]
 
 from evalflows.stats.arrays import FloatArray, checked_confidence_level, is_rounding
 from evalflows.stats.clusters import Clustering, cluster_sums, clustering_of, few_clusters
 from evalflows.stats.means import effective_size
-from evalflows.stats.proportions import normal_quantile, score_interval
+from evalflows.stats.proportions import normal_quantile, score_interval, special_functions
 
 DRAWS = 10_000
 """Draws of the means' errors, from which quantiles of their maxima are taken."""
@@ -248,10 +246,11 @@ class _Figures:
 def _mean_at(probability: float, naive: float, error: float, low: float, high: float, reach: float) -> float:
     """Return the mean of a normal distribution, truncated to its own reach and to (low, high), of which `naive` is the
     quantile of this probability."""
+    from scipy.optimize import brentq  # type: ignore[import-untyped, unused-ignore]  # late: it takes 0.2 s to load
 
     def excess(mean: float) -> float:
         first, last = max(low, mean - reach), min(high, mean + reach)
-        below, value, above = ndtr((np.array([first, naive, last]) - mean) / error)
+        below, value, above = special_functions().ndtr((np.array([first, naive, last]) - mean) / error)
         return float((value - below) / (above - below) - probability)
 
     ends = naive - reach * (1 - 1e-9), naive + reach * (1 - 1e-9)

@@ -47,7 +47,7 @@ NEEDED: dict[str, set[str]] = {
     "show kept": FILES,  # of the experiment that a gate decided on
     "diff kept-long kept-brief": {*FILES, *SPECS, "scipy"},
     "flaky kept": {*FILES, *SPECS},
-    "best kept --metric contains": {*FILES, *SPECS, "scipy"},
+    "best kept --metric contains": {*FILES, *SPECS},
     "sql select\t1": STORE,
     "explain release": STORE,
     "dataset ls": SPECS,
@@ -94,6 +94,14 @@ def test_a_command_loads_only_what_it_needs(arguments: str) -> None:
     assert done.returncode == (2 if "no_such_file" in arguments else 0), done.stderr
 
 
+def test_a_program_that_imports_evaluate_loads_nothing_of_a_run() -> None:
+    program = (
+        f"import sys; from evalflows import evaluate, aevaluate; print({{*{SLOW}, 'asyncio'}} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
+    assert done.stdout == "set()\n", done.stderr
+
+
 def test_the_table_of_commands_is_that_of_the_modules() -> None:
     for name, command in cli.commands.items():
         assert isinstance(command, LateCommand), name
@@ -134,5 +142,8 @@ def test_a_run_loads_only_what_it_needs(kind: str, prefect_environment: dict[str
     assert {*loaded.split()} == {"LOADED", *needed}
     shown = subprocess.run([*command[:-2], "show", "rules"], capture_output=True, text=True)
     assert shown.stderr.splitlines()[-1].split() == ["LOADED", *sorted(STORE)], "no gate decided, nothing was compared"
+    if kind == "recorded":
+        planned = subprocess.run([*command[:-2], "plan", "spec.yaml"], capture_output=True, text=True)
+        assert {*planned.stderr.splitlines()[-1].split()} == {"LOADED", *FILES, *SPECS, "scipy"}, planned.stderr
     with connect() as catalog:
         assert catalog.execute("select count(*) > 3, bool_and(passed) from checks").fetchall() == [(True, True)]

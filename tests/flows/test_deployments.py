@@ -219,4 +219,7 @@ def test_every_setting_of_the_server_is_one_of_prefect(monkeypatch: pytest.Monke
     for name, value in SERVER_SETTINGS.items():
         monkeypatch.setenv(name, value)
     known = Settings().to_environment_variables(include_secrets=False)
-    assert {name: known.get(name, "").lower().removesuffix(".0") for name in SERVER_SETTINGS} == SERVER_SETTINGS
+    found = {name: known.get(name, "").removesuffix(".0") for name in SERVER_SETTINGS}
+    assert {name: text.lower() for name, text in found.items()} == {
+        n: text.lower() for n, text in SERVER_SETTINGS.items()
+    }

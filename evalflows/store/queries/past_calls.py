@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from evalflows.store.arrow import np
 from evalflows.store.queries.spending import PAID_CALL
 from evalflows.store.records import ExperimentRow
-from evalflows.store.sql import ask_arrow, ask_records
+from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
@@ -149,10 +149,10 @@ def measured_before(store: Store, metric: str) -> list[MeasuredBefore]:
 def run_values(store: Store, experiment: ExperimentRow, metric: str, evaluator_version: str) -> Runs:
     """Return a metric's values, shape (examples, repetitions), in the snapshot's order; NaN if there is none."""
     parameters = [experiment.snapshot_id, experiment.experiment_id, metric, evaluator_version]
-    table = ask_arrow(store, _VALUES, parameters)
-    index, repetition, value = (table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names)
+    rows = np.array(ask(store, (_VALUES, parameters))[0], dtype=np.float64).reshape(-1, 3)  # Arrow's would load pandas
     runs = np.full((experiment.n_examples, experiment.repetitions), np.nan)
-    runs[index, repetition] = value
+    index, repetition = rows[:, :2].astype(np.intp).T
+    runs[index, repetition] = rows[:, 2]
     return runs
 
 

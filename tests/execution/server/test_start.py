@@ -1,11 +1,13 @@
 """The local server: started once, found by everybody, and what happens when it or its users die."""
 
+import asyncio
 import os
 import signal
 import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +16,9 @@ import pytest
 from local_servers import living
 from running_up import EVALFLOWS, until
 
-from evalflows.prefect_server import Home, hold_shared, is_locked, is_used
+from evalflows import prefect_server
+from evalflows.prefect_server import Home, hold_shared, idle_minutes, is_locked, is_used
+from evalflows.specs.errors import InputError
 
 SHARED = """
 import sys, time
@@ -177,3 +181,43 @@ def test_a_server_is_found_while_it_lives_and_users_while_they_hold_the_lock(hom
         assert is_used(home.users)
     assert not is_used(home.users)
     assert not is_used(home.users / "gone" / "users"), "a server whose folder is gone ends too"
+
+
+def test_a_server_without_a_run_a_page_or_a_schedule_ends(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert idle_minutes() == 60
+    for wrong in ("soon", "-1", "inf", "nan"):
+        monkeypatch.setenv("EVALFLOWS_SERVER_IDLE_MINUTES", wrong)
+        with pytest.raises(InputError, match=f"^EVALFLOWS_SERVER_IDLE_MINUTES: got '{wrong}', wanted minutes, or 0"):
+            idle_minutes()
+
+    async def answer(scope: object, receive: object, send: object) -> None:
+        was_asked.append(app.was_asked())
+
+    was_asked: list[bool] = []
+    app = prefect_server._Asked(answer)
+    assert app.was_asked(), "it has just begun"
+    for path in ("/api/health", "/api/ready"):
+        asyncio.run(app({"type": "http", "path": path}, None, None))
+    asyncio.run(app({"type": "lifespan"}, None, None))
+    assert not app.was_asked(), "who looks whether it is there does not use it"
+    asyncio.run(app({"type": "websocket", "path": "/api/events/out"}, None, None))
+    assert was_asked == [False, False, False, True], "it is asked while a connection is open"
+    assert [app.was_asked(), app.was_asked()] == [True, False]
+
+    home.make()
+    assert not prefect_server._has_schedule(home.database)
+    with sqlite3.connect(home.database) as database:
+        assert prefect_server._has_schedule(home.database), "a database that cannot be read may have one"
+        database.execute("create table deployment_schedule (active)")
+        database.execute("insert into deployment_schedule values (0)")
+        database.commit()
+        assert not prefect_server._has_schedule(home.database)
+        database.execute("insert into deployment_schedule values (1)")
+        database.commit()
+        assert prefect_server._has_schedule(home.database)
+
+    answers, ended = iter([True, False, True, False]), threading.Event()
+    monkeypatch.setattr(prefect_server.os, "kill", lambda pid, number: ended.set())
+    prefect_server._end_unused(lambda: next(answers, False), 0.2)
+    assert not ended.wait(0.45), "it ended although it had been used"
+    assert ended.wait(10)

@@ -78,17 +78,13 @@ class AnthropicClient(Client):
     def _batches(self) -> BatchService:
         from evalflows.llm.protocols.anthropic_batches import AnthropicBatches  # late: most runs have none
 
-        return AnthropicBatches(self._sdk, self._connection, self._own_headers, self._redacted)
+        return AnthropicBatches(self._sdk, self._headers_of, self._message, completion_of, self._redacted)
 
     async def _send(self, path: str, request: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
         if path != "/chat/completions":
             raise refused(f"{AnthropicConnection.api} has no embeddings, wanted another connection")
-        if message := self._connection.refusal(request):
-            raise refused(message)
-        body, headers = converted(message_request, request, self._connection.prompt_caching), self._own_headers
-        if any(name in body for name in SAMPLING) and not self._has_header("anthropic-version"):
-            headers = {**headers, "anthropic-version": WITH_SAMPLING}
-        options: Any = {"headers": headers}
+        body = self._message(request)
+        options: Any = {"headers": self._headers_of(body)}
         raw = await self._sdk.post(self.chat_path, body=body, options=options, cast_to=httpx2.Response)
         answered = raw.headers
         if identity := answered.get("request-id"):
@@ -97,6 +93,17 @@ class AnthropicClient(Client):
 
     def _answer(self, body: dict[str, Any]) -> dict[str, Any]:
         return completion_of(body)
+
+    def _message(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the API's request. Raise CallError for what it cannot hold."""
+        if message := self._connection.refusal(request):
+            raise refused(message)
+        return converted(message_request, request, self._connection.prompt_caching)
+
+    def _headers_of(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        if any(name in message for name in SAMPLING) and not self._has_header("anthropic-version"):
+            return {**self._own_headers, "anthropic-version": WITH_SAMPLING}
+        return self._own_headers  # type: ignore[no-any-return]
 
 
 def message_request(asked: Mapping[str, Any], marks_cache: bool = True) -> dict[str, Any]:

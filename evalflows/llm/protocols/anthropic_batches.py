@@ -1,5 +1,6 @@
 """Anthropic's batch interface: requests of Messages, each answered within 24 hours for half the price."""
 
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,9 +12,6 @@ from anthropic.types.messages import MessageBatch, MessageBatchIndividualRespons
 
 from evalflows.llm.batches import Remote
 from evalflows.llm.endpoint_errors import classify
-from evalflows.llm.protocols.anthropic import SAMPLING, WITH_SAMPLING, completion_of, message_request
-from evalflows.llm.protocols.chat import converted
-from evalflows.specs.connections import AnthropicConnection
 from evalflows.specs.errors import CallError
 
 CLOCKS_APART = timedelta(minutes=1)
@@ -39,19 +37,20 @@ class AnthropicBatches:
     def __init__(
         self,
         sdk: anthropic.AsyncAnthropic,
-        connection: AnthropicConnection,
-        headers: Mapping[str, Any],
+        headers_of: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+        message: Callable[[Mapping[str, Any]], dict[str, Any]],
+        completion: Callable[[Mapping[str, Any]], dict[str, Any]],
         redacted: Callable[[CallError], CallError],
     ) -> None:
-        """Args: headers: sent with each request; redacted: returns an error without the connection's secrets."""
+        """Args: headers_of: returns the headers of a request; message: makes the API's request of one in OpenAI's form;
+        completion: makes an answer in OpenAI's form; redacted: returns an error without the connection's secrets."""
         self._sdk = sdk.copy(http_client=anthropic.DefaultAsyncHttpxClient())
-        self._connection, self._headers, self._redacted = connection, dict(headers), redacted
+        self._headers_of, self._message, self._completion, self._redacted = headers_of, message, completion, redacted
+        self._headers = dict(headers_of({}))
 
     def line(self, call_id: str, operation: str, request: Mapping[str, Any]) -> bytes:
-        if message := self._connection.refusal(request):
-            raise CallError("bad_request", message)
-        params = converted(message_request, request, self._connection.prompt_caching)
-        return orjson.dumps({"custom_id": call_id, "params": params}, option=orjson.OPT_APPEND_NEWLINE)
+        entry = {"custom_id": call_id, "params": self._message(request)}
+        return orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE)
 
     async def find(self, name: str, since: datetime, rows: int) -> Remote | None:
         """Return a batch that was created since then with as many requests: Anthropic keeps no names. If it is another,
@@ -72,9 +71,7 @@ class AnthropicBatches:
             max_retries=0, timeout=UPLOAD_TIMEOUT_S
         )  # a second try could create a second batch
         sent = [orjson.loads(line) for line in requests.read_bytes().splitlines()]
-        headers = dict(self._headers)
-        if any(name in entry["params"] for entry in sent for name in SAMPLING):
-            headers["anthropic-version"] = WITH_SAMPLING
+        headers = dict(ChainMap(*(dict(self._headers_of(entry["params"])) for entry in sent)))
         try:
             return _remote(await once.messages.batches.create(requests=sent, extra_headers=headers))
         except Exception as error:
@@ -89,7 +86,7 @@ class AnthropicBatches:
     async def fetch(self, remote: Remote, into: IO[bytes]) -> None:
         try:
             async for entry in await self._sdk.messages.batches.results(remote.identity, extra_headers=self._headers):
-                into.write(orjson.dumps(_result(entry), option=orjson.OPT_APPEND_NEWLINE))
+                into.write(orjson.dumps(self._result(entry), option=orjson.OPT_APPEND_NEWLINE))
         except Exception as error:
             raise self._fault(error) from None
 
@@ -106,6 +103,22 @@ class AnthropicBatches:
             await self._sdk.messages.batches.delete(remote.identity, extra_headers=self._headers)
         except anthropic.APIError:  # the provider deletes it in time
             return
+
+    def _result(self, entry: MessageBatchIndividualResponse) -> dict[str, Any]:
+        """Return a result as a line of results, with the answer in OpenAI's form."""
+        result = entry.result
+        match result.type:
+            case "succeeded":
+                body = self._completion(result.message.model_dump(mode="json", warnings=False))
+                return {"custom_id": entry.custom_id, "response": {"status_code": 200, "body": body}}
+            case "errored":
+                said = result.error.error
+                body = {"error": {"type": said.type, "message": said.message}}
+                return {
+                    "custom_id": entry.custom_id,
+                    "response": {"status_code": STATUSES.get(said.type, 500), "body": body},
+                }
+        return {"custom_id": entry.custom_id, "error": {"message": f"the provider has {result.type} it"}}
 
     def _fault(self, error: Exception) -> CallError:
         return self._redacted(classify(error))
@@ -126,20 +139,3 @@ def _remote(batch: MessageBatch) -> Remote:
         failed=counts.errored,
         is_cancelled=batch.cancel_initiated_at is not None,
     )
-
-
-def _result(entry: MessageBatchIndividualResponse) -> dict[str, Any]:
-    """Return a result as a line of results, with the answer in OpenAI's form."""
-    result = entry.result
-    match result.type:
-        case "succeeded":
-            body = completion_of(result.message.model_dump(mode="json", warnings=False))
-            return {"custom_id": entry.custom_id, "response": {"status_code": 200, "body": body}}
-        case "errored":
-            said = result.error.error
-            body = {"error": {"type": said.type, "message": said.message}}
-            return {
-                "custom_id": entry.custom_id,
-                "response": {"status_code": STATUSES.get(said.type, 500), "body": body},
-            }
-    return {"custom_id": entry.custom_id, "error": {"message": f"the provider has {result.type} it"}}

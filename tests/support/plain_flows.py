@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-SETTINGS = [f"api.{module}.flow_settings" for module in ("calling", "running", "comparisons", "traces", "planning")]
+SETTINGS = [f"api.{module}.flow_settings" for module in ("calling", "running", "comparisons", "traces")]
 NOTHING = (
     *("api.running.begin_early", "api.traces.begin_early", "cli.running.begin_early"),
     *(f"tasks.{module}.create_markdown_artifact" for module in ("test_and_decide", "compare", "snapshot", "announce")),

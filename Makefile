@@ -87,6 +87,7 @@ bench: $(INSTALLED_DEV)
 	$(BIN)/python -m benchmarks.rules
 	$(BIN)/python -m benchmarks.sealed_scores
 	$(BIN)/python -m benchmarks.calls
+	$(BIN)/python -m benchmarks.price
 	$(BIN)/python -m benchmarks.votes
 	$(BIN)/python -m benchmarks.moving_cap
 	$(BIN)/python -m benchmarks.receiver

@@ -184,12 +184,15 @@ def serve_batches(endpoint: BatchEndpoint) -> Iterator[BatchEndpoint]:
         def _handle(self) -> None:
             size, coded = int(self.headers.get("content-length") or 0), self.headers.get("transfer-encoding")
             body = self._chunks() if coded == "chunked" else self.rfile.read(size)
-            status, answer = endpoint.reply(self.command, self.path, body, self.headers.get("content-type") or "")
-            self.send_response(status)
-            self.send_header("content-type", "application/json")
-            self.send_header("content-length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
+            try:
+                status, answer = endpoint.reply(self.command, self.path, body, self.headers.get("content-type") or "")
+                self.send_response(status)
+                self.send_header("content-type", "application/json")
+                self.send_header("content-length", str(len(answer)))
+                self.end_headers()
+                self.wfile.write(answer)
+            except ConnectionError:  # the client has gone
+                self.close_connection = True
 
         do_GET = do_POST = do_DELETE = do_OPTIONS = _handle  # noqa: N815 (named by http.server)
 
@@ -204,7 +207,11 @@ def serve_batches(endpoint: BatchEndpoint) -> Iterator[BatchEndpoint]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        def handle_error(self, *_: Any) -> None:
+            """Say nothing of clients that were killed."""
+
+    server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     endpoint.base_url = f"http://127.0.0.1:{server.server_port}/v1"
     thread = threading.Thread(target=server.serve_forever, daemon=True)

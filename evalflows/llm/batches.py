@@ -29,11 +29,8 @@ from evalflows.specs.errors import CallError, ErrorKind
 from evalflows.specs.escaping import print_note
 from evalflows.store.file_systems import storage_errors
 from evalflows.store.records import UNANSWERED, CallRow, new_id, now
-from evalflows.store.spool import Spool, spool_folder
+from evalflows.store.spool import BATCHES, Spool, spool_folder
 from evalflows.store.store import Store
-
-FOLDER = "batches"
-"""The folder of open batches, beside the spools of the owners."""
 
 MEGABYTE = 1_000_000
 
@@ -183,7 +180,7 @@ class Batches:
 
         Args: run: a name of the run that resumptions share; owners: the ids that pay its calls.
         """
-        self._store, self._folder = store, spool_folder(store) / FOLDER / run
+        self._store, self._folder = store, spool_folder(store) / BATCHES / run
         self._files: dict[str, tuple[IO[bytes], IO[bytes]]] = {}  # of batches that collect, by id
         self._collecting: dict[tuple[str, str, str], Batch] = {}
         self._services: dict[str, BatchService] = {}  # by the batch's id
@@ -517,7 +514,7 @@ def open_batches(folder: Path) -> list[Batch]:
 
 def runs_with_batches(store: Store) -> dict[str, list[Batch]]:
     """Return the batches of each run that waits for some."""
-    folders = sorted(path for path in (spool_folder(store) / FOLDER).glob("*") if path.is_dir())
+    folders = sorted(path for path in (spool_folder(store) / BATCHES).glob("*") if path.is_dir())
     return {folder.name: batches for folder in folders if (batches := open_batches(folder))}
 
 

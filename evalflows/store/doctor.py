@@ -28,7 +28,7 @@ from evalflows.store.queries.continuing import continued_by
 from evalflows.store.schemas import TABLES, is_erased, schema_of, to_rows
 from evalflows.store.signatures import FOLDER as SIGNATURES
 from evalflows.store.snapshots import snapshot_id
-from evalflows.store.spool import RECEIVED, spool_folder
+from evalflows.store.spool import BATCHES, RECEIVED, spool_folder
 from evalflows.store.store import Store
 
 _OF_EARLIER = ("catalog-unpacked.duckdb", "known_files/")
@@ -233,6 +233,8 @@ class _Examiner:
             elif path.suffix == ".damaged":
                 problem = "lines of the spool that cannot be read"
                 remedy = f"{self._continued(owner)}, which repeats them; then delete the file"
+            elif owner == BATCHES:
+                problem, remedy = "calls that wait for batches", f"{hints.resume(path.name).code} goes on waiting"
             else:
                 continue
             yield Finding("note", str(path), problem, remedy)

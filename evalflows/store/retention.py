@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import orjson
+
+from evalflows.specs import hints
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.grouping import grouped
@@ -26,7 +29,7 @@ from evalflows.store.packing import LEASE as PACKING
 from evalflows.store.packing import remove_packed
 from evalflows.store.records import ErasureRow, now, to_json
 from evalflows.store.schemas import ATTRIBUTE, EXPERIMENT_TABLES, FIELD, TABLES
-from evalflows.store.spool import RECEIVED, recover, spool_folder
+from evalflows.store.spool import BATCHES, RECEIVED, recover, spool_folder
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
@@ -67,8 +70,9 @@ class Erased:
 def erase(store: Store, selection: erasing.Selection, erased_by: str | None, elsewhere: Elsewhere = nowhere) -> Erased:
     """Erase what a selection names. Erasures that were interrupted are finished first.
 
-    Raise InputError if a process works on an experiment or a comparison with such rows, and StorageError for a damaged
-    file, both with nothing erased, and StorageError if a file cannot be written: erase again to finish.
+    Raise InputError if a process works on an experiment or a comparison with such rows, or if calls of it wait for
+    batches, and StorageError for a damaged file, all with nothing erased, and StorageError if a file cannot be written:
+    erase again to finish.
     """
     with hold_lease(store, PACKING, "erasing texts", wait=True):
         finished = [erased.erasure_id for erased in _finish(store, elsewhere) if erased.erasure_id is not None]
@@ -83,7 +87,18 @@ def erase(store: Store, selection: erasing.Selection, erased_by: str | None, els
             erasing.subjects_of(store, selection),
             selection.kept,
         )
+        _refuse_batched(store, plan)
         return replace(_erase_planned(store, plan, elsewhere), finished=finished)
+
+
+def _refuse_batched(store: Store, plan: erasing.Plan) -> None:
+    """Raise InputError if calls of an owner with such rows wait for a batch: their texts are with the provider too."""
+    for path in sorted((spool_folder(store) / BATCHES).glob("*/*.calls.jsonl")):
+        with path.open("rb") as file:
+            owners = {orjson.loads(line)["row"]["experiment_id"] for line in file}
+        if waiting := sorted(owners & {*plan.owners}):
+            how = f"{hints.resume(path.parent.name).code} first, or delete {path.parent}, which loses their answers"
+            raise InputError(f"{waiting[0]} has calls that wait for a batch, wanted {how}")
 
 
 def finish(store: Store, elsewhere: Elsewhere = nowhere) -> list[Erased]:
@@ -239,8 +254,9 @@ def old_groups(store: Store, until: datetime, keep_last: int) -> Groups:
     """Return the run groups all of whose experiments were started before, with nothing that refers to one of them."""
     (rows,) = ask(store, (_OLD, [until, keep_last]))
     groups: Groups = grouped(rows)
-    waiting = {path.parent.name for path in spool_folder(store).glob("*/*.jsonl")}  # for `resume`
-    return {group: members for group, members in groups.items() if waiting.isdisjoint(members)}
+    folder = spool_folder(store)
+    waiting = {path.parent.name for pattern in ("*/*.jsonl", f"{BATCHES}/*/*.jsonl") for path in folder.glob(pattern)}
+    return {group: members for group, members in groups.items() if waiting.isdisjoint([group, *members])}
 
 
 def rows_of_groups(store: Store, groups: Groups) -> Counter[str]:

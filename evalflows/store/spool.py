@@ -37,6 +37,8 @@ from evalflows.store.store import Store
 DEFAULT_FOLDER = "data/spool"
 RECEIVED = "received"
 """The folder of the receiver's journal, beside those of the owners."""
+BATCHES = "batches"
+"""The folder of calls that wait for the answers of batches, by run."""
 FLUSH_AFTER_S = 0.01
 """Rows that took longer than this, in seconds, are flushed to disk at once; others are cheaper to redo."""
 ENDING_S = 60.0

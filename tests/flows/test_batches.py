@@ -16,6 +16,8 @@ from evalflows.flows.resume_batches import resume_batches
 from evalflows.specs import IncompleteError, InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.store import Store
+from evalflows.store.erasing import Selection
+from evalflows.store.retention import erase
 
 pytestmark = pytest.mark.usefixtures("store_root", "without_prefect")
 
@@ -203,6 +205,8 @@ def test_a_run_that_may_not_wait_is_resumed_when_its_batches_have_ended(
     assert waiting_run(Store(), "batched") == waiting and waiting.called == "experiment 'batched'"
     unanswered = one("select count(*), sum(estimated_usd), count(cost_usd), max(error_kind) from calls")
     assert unanswered[0] == N and unanswered[1] > N * USD / 2 and unanswered[2:] == (0, "unanswered")
+    with pytest.raises(InputError, match=r"calls that wait for a batch, wanted .*resume \S+ first, or delete"):
+        erase(Store(), Selection(examples=["e1"]), None)
     assert resume_batches() == [] and resume_batches() == [], "it has not ended"
     assert resume_batches() == [waiting.id]
     assert one("select count(*), sum(cost_usd), min(status) from calls") == (N, pytest.approx(N * USD / 2), "ok")

@@ -9,12 +9,14 @@ import pytest
 from batch_endpoint import BatchEndpoint, Lines, as_lines, serve_batches
 from catalog_rows import one, rows
 from endpoint import Reply, Request, completion, echo
+from made_traces import traces, write
 
-from evalflows import run
+from evalflows import evaluate_traces, run
 from evalflows.engine.open_batches import waiting_run, waiting_runs
 from evalflows.flows.resume_batches import resume_batches
 from evalflows.specs import IncompleteError, InputError
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store import Store
 from evalflows.store.erasing import Selection
 from evalflows.store.retention import erase
@@ -265,6 +267,36 @@ def test_user_code_cannot_swallow_a_call_that_is_put_off(endpoint: BatchEndpoint
         ("swallowing", 1.0, 1.0, N),
     ]
     assert endpoint.direct == 0 and len(endpoint.batches) == 2
+
+
+def test_traces_are_judged_in_batches_with_their_composites(endpoint: BatchEndpoint) -> None:
+    write(Store(), traces(N))
+    judges = [{"use": f"batch_judges:{name}", "connection": "m"} for name in ("swallowing", "blocking")]
+    asked = TraceEvaluationSpec.model_validate(
+        {
+            "name": "watched",
+            "mode": "batch",
+            "evaluators": judges,
+            "composites": [{"name": "both", "weights": {"swallowing": 1, "blocking": 1}}],
+            "connections": spec(endpoint).model_dump()["connections"],
+            "settle_s": 0,
+            "fetch_batch_size": 8,
+            "batch_wait_s": 0.0,
+        }
+    )
+    endpoint.looks = 3
+    with pytest.raises(IncompleteError, match="waiting for 1 batch, 0 of 40 answered"):
+        evaluate_traces(asked)
+    assert waiting_run(Store(), "watched").called == "trace evaluation 'watched'"
+    assert resume_batches() == [] and len(resume_batches()) == 1
+    assert rows("select metric, min(value), max(value), count(*) from trace_scores group by 1 order by 1") == [
+        (name, 1.0, 1.0, N) for name in ("blocking", "both", "swallowing")
+    ]
+    assert endpoint.submitted.total() == 2 * N and len(endpoint.batches) == 1 and endpoint.direct == 0
+    state = (
+        "select state, items_processed, scores_created, calls from source.watermarks order by recorded_at desc limit 1"
+    )
+    assert Store().query(state) == [("completed", N, 2 * N, 2 * N)]
 
 
 def test_batches_of_anthropic(endpoint: BatchEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:

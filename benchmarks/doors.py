@@ -62,6 +62,7 @@ NOT_ASKED = {
     "export postgres": "needs a server; in tests/real_size/",
     **dict.fromkeys(("init", "decide", "verify"), "reads no store"),
     "try": "needs a target with a prompt",
+    "cancel": "needs a run that waits for batches",
     "dataset generate": "calls a model",
     "judge": JUDGED_ONCE,
     **dict.fromkeys(("modes show", "modes close", "modes examples"), "needs answers with a failure mode"),

@@ -116,7 +116,7 @@ class RunContext(Generic[Of]):
         self.is_elsewhere, self.is_in_cluster = token is not None, False
         self._prepared, self._token = prepared, token or new_id("run")
         self._jobs: dict[str, JobOfRun] = {}
-        self._lock = threading.RLock()
+        self._lock, self._taking_up = threading.RLock(), threading.Lock()
 
     def warm_up(self) -> None:
         """Prepare this process for the calls of a run; a second call has no effect."""
@@ -179,7 +179,7 @@ class RunContext(Generic[Of]):
 
     def batches(self, row: Started) -> Batches:
         """Return the batches of the run that a row has started, with those that it left open before."""
-        with self._lock:
+        with self._taking_up:  # on the loop, which the maker of a job may wait for
             if self.shared.batches is None:
                 self.shared.batches = Batches(self.store, run_of(row), owners_of(self.store, row))
             return self.shared.batches

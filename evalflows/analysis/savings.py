@@ -7,6 +7,9 @@ from evalflows.store.row_specs import experiment_spec
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
+LEAST_SHARE = 0.01
+"""What is saved at least, as a share of the cost; less may be due to rounding."""
+
 _SAVED = """
 select experiment_id, connection, base_url, model, count(*), sum(tokens_in), sum(tokens_out), sum(cost_usd)
 from calls where is_one_of(experiment_id, $1) and cost_usd is not null and tokens_in is not null
@@ -17,7 +20,8 @@ and (batch_id is not null or tokens_cached > 0) group by all
 def usd_without_savings(store: Store, experiments: Sequence[str]) -> dict[str, float]:
     """Return how much more USD the calls of each experiment would have cost directly and without a cache, by its id.
 
-    Experiments of which that is not known, or nothing, are left out. Prices for long prompts count by the average call.
+    Experiments of which that is not known, or less than a hundredth, are left out. Prices for long prompts count by the
+    average call.
     """
     (rows,) = ask(store, (_SAVED, [list(experiments)]))
     if not rows:
@@ -29,7 +33,7 @@ def usd_without_savings(store: Store, experiments: Sequence[str]) -> dict[str, f
     for experiment, name, _, model, count, into, out, cost in rows:
         spec = experiment_spec(store.read("experiments", experiment)[0])
         price = price_of(resolve(name, spec.connections), model)
-        direct = price.cost(Tokens(round(into / count), None, round((out or 0) / count))) if price else None
-        if direct is not None:
-            more[experiment] += max(0.0, count * direct - cost)
-    return {experiment: usd for experiment, usd in more.items() if usd > 0}
+        direct = price.cost(Tokens(into // count, None, (out or 0) // count)) if price else None
+        if direct is not None and count * direct - cost >= LEAST_SHARE * cost:
+            more[experiment] += count * direct - cost
+    return dict(more)

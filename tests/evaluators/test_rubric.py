@@ -133,8 +133,9 @@ def test_without_reasoning_there_is_no_comment_and_otherwise_it_comes_before_or_
 
 def test_the_prompt_shows_all_texts_in_order() -> None:
     prompt = prompt_sent(outputs={"output": "It is Lyon"}, metadata={"tone": "formal"})
-    parts = ["Question:", fenced(QUESTION["question"]), "Reference answer:", fenced("Paris"), "Answer to judge:"]
-    parts += [fenced("It is Lyon"), "Rubric:", RUBRIC, 'Give "score": a whole number from 1 (worst) to 5 (best).']
+    parts = ["Rubric:", RUBRIC, 'Give "score": a whole number from 1 (worst) to 5 (best).']
+    parts += ["Question:", fenced(QUESTION["question"]), "Reference answer:", fenced("Paris"), "Answer to judge:"]
+    parts += [fenced("It is Lyon")]
     places = [prompt.index(part) for part in parts]
     assert places == sorted(places)
     assert "{" not in prompt and "formal" not in prompt

@@ -53,12 +53,14 @@ def asked(outputs: dict[str, Any] = DONE, reference: Any = None, **given: Any) -
 def test_the_prompt_shows_the_task_the_good_way_and_the_whole_trajectory_each_at_its_place() -> None:
     prompt = asked(reference=WAY)
     texts = [
+        "What to judge by:",
+        RUBRIC,
         "Task:",
         fenced(TASK["question"]),
         "known to be good:",
         fenced(transcript(WAY)),
     ]
-    texts += ["What the agent did", fenced(SHOWN), "What to judge by:", RUBRIC]
+    texts += ["What the agent did", fenced(SHOWN)]
     places = [prompt.index(text) for text in texts]
     assert places == sorted(places)
     step = {"kind": "tool", "name": "weather", "inputs": {"city": "Paris"}, "outputs": "rain", "error": None}

@@ -82,7 +82,7 @@ def test_the_prompt_shows_all_texts_in_the_given_order() -> None:
     pairs = zip(parts[::2], parts[1::2], strict=True)
     places = [prompt.index(f"{heading}:\n{fenced(text)}") for heading, text in pairs]
     assert places == sorted(places)
-    assert '"preference": 1 if answer A is better, 2 if answer B is better, 0 if neither is.' in prompt[places[-1] :]
+    assert '"preference": 1 if answer A is better, 2 if answer B is better, 0 if neither is.' in prompt[: places[0]]
     assert "{" not in prompt
     turned = prompt_sent(first="Two.", second="One.", known={"answer": "42"})
     assert turned.index(fenced("Two.")) < turned.index(fenced("One."))

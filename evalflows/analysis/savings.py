@@ -1,7 +1,7 @@
-"""What calls would have cost if each had been made directly, with nothing from a provider's cache."""
+"""What batches and providers' caches did for experiments: what they saved, and how many answers have no latency."""
 
-from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.sql import ask
@@ -10,30 +10,45 @@ from evalflows.store.store import Store
 LEAST_SHARE = 0.01
 """What is saved at least, as a share of the cost; less may be due to rounding."""
 
-_SAVED = """
-select experiment_id, connection, base_url, model, count(*), sum(tokens_in), sum(tokens_out), sum(cost_usd)
-from calls where is_one_of(experiment_id, $1) and cost_usd is not null and tokens_in is not null
-and (batch_id is not null or tokens_cached > 0) group by all
+_BATCHED = """
+select experiment_id, connection, model, count(*) filter (cost_usd is not null and tokens_in is not null),
+       sum(tokens_in) filter (cost_usd is not null), sum(tokens_out) filter (cost_usd is not null), sum(cost_usd),
+       count(*) filter (batch_id is not null and evaluator is null)
+from calls where is_one_of(experiment_id, $1) and (batch_id is not null or tokens_cached > 0) group by all
 """
 
 
-def usd_without_savings(store: Store, experiments: Sequence[str]) -> dict[str, float]:
-    """Return how much more USD the calls of each experiment would have cost directly and without a cache, by its id.
+@dataclass(frozen=True, slots=True)
+class Batched:
+    """What batches and a provider's cache did for an experiment."""
 
-    Experiments of which that is not known, or less than a hundredth, are left out. Prices for long prompts count by the
-    average call.
+    answers: int = 0  # calls of its target that batches have answered, of which no latency is known
+    usd_saved: float | None = None  # None if less than a hundredth, or not known
+
+
+def batched(store: Store, experiments: Sequence[str]) -> dict[str, Batched]:
+    """Return what batches and the provider's cache did for those of the experiments that had any, by id.
+
+    Saved is what calls would have cost more directly and with nothing from a cache, by the average call.
     """
-    (rows,) = ask(store, (_SAVED, [list(experiments)]))
-    if not rows:
-        return {}
-    from evalflows.llm.connections import resolve
+    (rows,) = ask(store, (_BATCHED, [list(experiments)]))
+    found: dict[str, Batched] = {}
+    for experiment, name, model, count, into, out, cost, answers in rows:
+        before = found.get(experiment, Batched())
+        saved = _saved(store, experiment, name, model, count, into, out, cost) if count else None
+        total = before.usd_saved if saved is None else saved + (before.usd_saved or 0.0)
+        found[experiment] = Batched(before.answers + answers, total)
+    return found
+
+
+def _saved(
+    store: Store, experiment: str, name: str, model: str, count: int, into: int, out: int | None, cost: float
+) -> float | None:
+    from evalflows.llm.connections import resolve  # late, as the next: most experiments have no such calls
     from evalflows.llm.prices import Tokens, price_of
 
-    more: defaultdict[str, float] = defaultdict(float)
-    for experiment, name, _, model, count, into, out, cost in rows:
-        spec = experiment_spec(store.read("experiments", experiment)[0])
-        price = price_of(resolve(name, spec.connections), model)
-        direct = price.cost(Tokens(into // count, None, (out or 0) // count)) if price else None
-        if direct is not None and count * direct - cost >= LEAST_SHARE * cost:
-            more[experiment] += count * direct - cost
-    return dict(more)
+    spec = experiment_spec(store.read("experiments", experiment)[0])
+    price = price_of(resolve(name, spec.connections), model)
+    direct = price.cost(Tokens(into // count, None, (out or 0) // count)) if price else None
+    saved = None if direct is None else count * direct - cost
+    return saved if saved is not None and saved >= LEAST_SHARE * cost else None

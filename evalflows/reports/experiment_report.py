@@ -15,7 +15,7 @@ from evalflows.analysis.judge_exclusions import (
     specs_with_steps,
     stepped_in,
 )
-from evalflows.analysis.savings import usd_without_savings
+from evalflows.analysis.savings import Batched, batched
 from evalflows.reports.confusion import CONFUSIONS, Confusion, confusions_in
 from evalflows.reports.decisions import Decision
 from evalflows.reports.grids import grid_sentences, grids_on
@@ -99,7 +99,7 @@ class ExperimentOverview:
     started_at: datetime
     ended_at: datetime | None
     tried: int  # versions of targets that have run on its examples until then, trials excepted
-    usd_saved: float | None = None  # by batches and beginnings from a provider's cache; None if nothing, or not known
+    batched: Batched | None = None  # what batches and the provider's cache did for it, if there were any
 
     @property
     def tried_text(self) -> str:
@@ -135,8 +135,9 @@ class ExperimentOverview:
             parts.append(calls_text(self.calls, self.calls_cached or 0, self.cost_usd, self.spent_usd, requests))
         elif self.cost_usd is not None:
             parts.append(f"{usd(self.cost_usd)} USD, as the application reports")
-        if self.usd_saved is not None and self.cost_usd is not None:
-            parts.append(f"{usd(self.cost_usd + self.usd_saved)} USD without batches and the provider's cache")
+        if self.batched is not None and self.batched.usd_saved is not None and self.cost_usd is not None:
+            direct = usd(self.cost_usd + self.batched.usd_saved)
+            parts.append(f"{direct} USD without batches and the provider's cache")
         parts += [shares] if (shares := shares_text(self.cached_share, self.reasoning_share)) else []
         if self.unrecorded:
             others, whose = f"({self.recorded_calls} others were)", " and ".join(self.unrecorded)
@@ -345,6 +346,10 @@ class ExperimentsReport:
         )
         by_cause = sorted(self.failures, key=lambda failure: (failure.source != "target", -failure.count))
         yield from (Remark("failure", failure.text, failure.count_text) for failure in by_cause)
+        for experiment in self.experiments:
+            if experiment.batched is not None and (count := experiment.batched.answers):
+                of = "1 answer" if count == 1 else f"{count} answers"
+                yield Remark("batched", f"{experiment.target}: no latency is known of {of}, which came in batches")
         if self.experiments and (said := max(self.experiments, key=lambda experiment: experiment.tried).tried_text):
             yield Remark("tried", said)
 
@@ -438,9 +443,9 @@ def overviews_of(store: Store, experiments: Sequence[str]) -> list[ExperimentOve
     query = f"{_OVERVIEW} where is_one_of(experiment_id, $1) order by list_position($1, experiment_id)"
     with store.reading(only={"experiment_id": experiments}):
         (rows,) = ask(store, (query, [list(experiments)]))
-        saved = usd_without_savings(store, experiments)
+        by_batches = batched(store, experiments)
     found = _with_tried(store, rows)
-    return [replace(overview, usd_saved=saved.get(overview.experiment_id)) for overview in found] if saved else found
+    return [replace(one, batched=by_batches.get(one.experiment_id)) for one in found] if by_batches else found
 
 
 def _with_tried(store: Store, rows: Sequence[Sequence[Any]]) -> list[ExperimentOverview]:

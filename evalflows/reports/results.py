@@ -44,7 +44,7 @@ Severity = Literal["bad", "warning", "note"]
 RemarkKind = Literal[
     "budget", "missing", "undecided", "drift", "controls", "people", "types", "thinking", "invalid", "quarantine",
     "copies", "stepped", "panel", "failure", "estimated", "not_applicable", "no_range", "few", "rare", "family",
-    "connection", "validated", "tried",
+    "connection", "batched", "validated", "tried",
 ]  # fmt: skip
 
 SEVERITIES: dict[RemarkKind, Severity] = {
@@ -69,6 +69,7 @@ SEVERITIES: dict[RemarkKind, Severity] = {
     "rare": "note",  # why the interval of a significant difference includes 0
     "family": "note",  # the verdicts of one table come from several families
     "connection": "note",  # whose calls at once were reduced
+    "batched": "note",  # answers without a latency
     "validated": "note",  # a judge that they do
     "tried": "note",  # how many versions: the best is ahead partly by luck
 }

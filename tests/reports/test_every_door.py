@@ -242,7 +242,12 @@ def with_every_remark() -> None:
     second = replace(outputs[1], outputs=to_json(tried_again))
     store.publish("outputs", first, [thinking, second, *outputs[2:]])
     call = {"experiment_id": first, "connection": "openai", "model": "m", "status": "ok"}
-    calls = [make_row("calls", call_id="a", **call), make_row("calls", call_id="b", estimated_usd=0.5, **call)]
+    in_batch = make_row("calls", call_id="c", batch_id="batch_1", **call)
+    calls = [
+        in_batch,
+        make_row("calls", call_id="a", **call),
+        make_row("calls", call_id="b", estimated_usd=0.5, **call),
+    ]
     store.publish("calls", first, calls)
     cut = {"experiment_id": first, "connection": "openai", "width": 4, "reason": "refused"}
     store.publish("limits", first, [make_row("limits", limit_id="l", **cut)])

@@ -5,13 +5,14 @@ Meanwhile the process of the run sleeps, and Prefect shows how far they are.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 from prefect.states import Running
 
+from evalflows.engine.budget_parts import Started
 from evalflows.engine.interrupts import raise_if_pressed
 from evalflows.engine.open_batches import WaitingRun, waiting_runs
 from evalflows.engine.run_context import RunContext
@@ -20,8 +21,11 @@ from evalflows.llm.batches import Batch, Batches, BatchService, Waiting, limits_
 from evalflows.server_watch import report_if_possible
 from evalflows.specs.errors import TRANSIENT, CallError, IncompleteError, InputError
 from evalflows.specs.escaping import print_note
+from evalflows.store.queries.continuing import continued_by
 from evalflows.store.queries.looks import look_of
+from evalflows.store.records import ExperimentRow
 from evalflows.store.store import Store
+from evalflows.store.trace_records import WatermarkRow
 from evalflows.tasks.progress import enter_stage
 
 GROWTH, LONGEST_INTERVAL_S = 1.5, 300.0
@@ -31,18 +35,28 @@ CHECK_INTERVAL_S = 0.5
 """Seconds between two checks for an interrupt."""
 
 
-def another_pass(run: RunContext[Any]) -> bool:
+def another_pass(run: RunContext[Any], rows: Sequence[Started]) -> bool:
     """Return whether the work is to be done again, since batches have answered calls that were put off.
 
-    It waits until all open batches have ended. Raise IncompleteError if they may not be waited for any longer, or if
-    the provider refuses them; a resumption goes on waiting.
+    It waits until all open batches have ended. `rows` are those of the run's experiments, its comparison or its batch.
+    Raise IncompleteError, with what goes on, if they may not be waited for any longer, or if the provider refuses them.
     """
     batches = run.shared.batches
     if batches is None or not loop.call(batches.end_pass):
         return False
-    _submit(run, batches)
-    _wait(run, batches)
+    try:
+        _submit(run, batches)
+        _wait(run, batches)
+    except IncompleteError as error:
+        raise IncompleteError(f"{error}; {_continued(run, rows[0])}") from None
     return True
+
+
+def _continued(run: RunContext[Any], row: Started) -> str:
+    """Say what goes on with a run."""
+    if isinstance(row, WatermarkRow):
+        return "the next start of the trace evaluation goes on"
+    return continued_by(run.store, row.experiment_id if isinstance(row, ExperimentRow) else row.comparison_id)
 
 
 def runs_to_resume() -> list[WaitingRun]:
@@ -77,10 +91,24 @@ def _submit(run: RunContext[Any], batches: Batches) -> None:
             loop.run(batches.submit(_services(run, batches)))
         except CallError as error:
             if error.kind not in TRANSIENT or attempt == SUBMISSIONS:
-                raise IncompleteError(f"a batch could not be submitted: {error}") from None
+                _refused(run, batches, error)
+                return
             _sleep(run, 2.0**attempt)
         else:
             return
+
+
+def _refused(run: RunContext[Any], batches: Batches, error: CallError) -> None:
+    """Let the calls be made directly whose batches were refused, where the connection says so. Raise IncompleteError
+    for others."""
+    for name in sorted(loop.call(batches.unsubmitted)):
+        endpoint = run.endpoints.get(name)
+        if endpoint is None or limits_of(endpoint.connection).then != "direct":
+            at = f"connection {name!r}" if endpoint is None else f"connection {name!r} ({endpoint.identity})"
+            how = "an endpoint with batches, `mode: direct`, or `batch: {then: direct}` of the connection"
+            raise IncompleteError(f"{at}: a batch could not be submitted: {error}; wanted {how}")
+        print_note(f"connection {name!r}: a batch could not be submitted: {error}; its calls are made directly")
+        loop.call(batches.make_directly, name)
 
 
 def _wait(run: RunContext[Any], batches: Batches) -> None:

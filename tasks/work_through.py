@@ -87,7 +87,7 @@ def work_through(
                 for chunk in with_budget_parts(run, rows, wave, items_of(chain(*waves[number:]))):
                     done.steps += work.submit(chunk)
                 wait_with_progress(run, done.steps, planned)
-                if not another_pass(run):
+                if not another_pass(run, rows):
                     break
             done.repeated += [work.repeat(chunk) for chunk in chunks_to_repeat(run, rows, wave)]
             if why_stop is not None and (reason := why_stop()):

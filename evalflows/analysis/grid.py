@@ -93,10 +93,12 @@ def grids_of(store: Store, cells: Mapping[str, Levels]) -> list[Grid]:
     found = []
     for metric in _metrics(means, spec):
         best, reason, effects = None, None, list[MainEffect]()
+        own_means = {row.mean for (named, _), row in means.items() if named == metric}
         if all(metric in pair.values for pair in pairs):
             effects = [effect for factor in factors for effect in _effects(pairs, levels, factor, metric, base)]
             try:
-                best = best_among(alone, metric, base)
+                best = best_among(alone, metric, base) if len(own_means) > 1 else None
+                reason = None if best else f"all cells have the same mean of {metric}"
             except InputError as error:
                 reason = str(error)
         else:
@@ -159,6 +161,8 @@ def _effects(
         others = tuple(level for name, level in each.items() if name != factor)
         by_level.setdefault(each[factor], {})[others] = place
     spec, of_reference = pairs[0].spec, by_level.pop(reference)
+    if not by_level:  # a single level, or the others are excluded
+        return
     is_adjusted = spec.adjustment != "none"
     level_of_each = 1 - (1 - spec.confidence_level) / (len(by_level) if is_adjusted else 1)
     for level, of_level in by_level.items():

@@ -6,7 +6,7 @@ import click
 
 from evalflows.cli.late_commands import FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import echo
-from evalflows.llm.batches import Batch, runs_with_batches
+from evalflows.llm.batches import Batch, note_cancelled, runs_with_batches
 from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError
 from evalflows.specs.escaping import one_line
@@ -19,6 +19,7 @@ def print_batches(store: Store) -> None:
         for batch in batches:
             done = batch.answered + batch.failed
             state = f"{done} of {batch.rows} answered when last seen" if batch.is_open else "ended, to be read"
+            state += ", being cancelled" if batch.said == "cancelling" else ""
             since = f"since {batch.created_at:%Y-%m-%d %H:%M} UTC"
             who = f"{batch.provider_id or 'not submitted'} ({batch.model}, connection {batch.connection})"
             echo(one_line(f"{'batch':<10}{who}: {state}, {since}; {run} waits for it"))
@@ -65,16 +66,18 @@ def cancel(run: str, form: str) -> None:
         if batch.provider_id is not None:
             await service_of(batch).cancel(batch.provider_id)
 
-    open_ones = [batch for batch in waiting.batches if batch.is_open and batch.provider_id is not None]
+    open_ones = [batch for batch in waiting.batches if batch.is_open]
     for batch in open_ones:
         try:
             loop.run(cancelled(batch))
         except CallError as error:
             raise IncompleteError(f"batch {batch.provider_id}: could not be cancelled: {error}") from None
+    note_cancelled(store, waiting.id, open_ones)
     if form == "json":
         print_json({"run": waiting.id, "cancelled": [batch.provider_id for batch in open_ones]})
         return
     for batch in open_ones:
         done = f"{batch.answered} of {batch.rows} calls were answered when last seen"
-        echo(one_line(f"cancelled {batch.provider_id}: {done}"))
+        was = "it was not submitted" if batch.provider_id is None else done
+        echo(one_line(f"cancelled {batch.provider_id or batch.id}: {was}"))
     echo(f"{hints.resume(waiting.id).code} uses these answers and submits the other calls again")

@@ -33,6 +33,14 @@ CHANGES = click.option(
     multiple=True,
     help="Change a field of the spec, such as repetitions=3 or budget_usd=10. Repeatable.",
 )
+IN_BATCHES = click.option(
+    "--batch",
+    "in_batches",
+    is_flag=True,
+    help="Let the provider's batch interface answer: within a day, for about half the price. Like --set mode=batch.",
+)
+BATCHED = ("mode=batch",)
+"""The change of a spec that `--batch` stands for."""
 FRESH = click.option(
     "--fresh", is_flag=True, help="Start anew whatever the run_key, reuse no cached model call, and pay for every call."
 )

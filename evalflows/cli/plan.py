@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalflows.analysis.figures import figure, given_figure
-from evalflows.cli.late_commands import CHANGES, FORMAT, print_json, with_one_line_errors
+from evalflows.cli.late_commands import BATCHED, CHANGES, FORMAT, IN_BATCHES, print_json, with_one_line_errors
 from evalflows.cli.output import Table, Text, console, echo, table
 from evalflows.cli.running import find_modules_here
 from evalflows.reports.documents import PlanDocument, PlannedCallsDocument, plain
@@ -28,6 +28,7 @@ _PURPOSES = {"difference": "", "non_inferiority": "non-inferiority ", "superiori
 @click.command()
 @click.argument("spec", metavar="SPEC|EXPERIMENT")
 @CHANGES
+@IN_BATCHES
 @click.option("--effect", type=float, help="Difference to detect, such as 0.03.")
 @click.option("--metric", "metrics", multiple=True, help="Plan for this metric only. Repeatable.")
 @click.option("--power", type=float, default=0.8, show_default=True, help="Probability of detecting it.")
@@ -37,6 +38,7 @@ _PURPOSES = {"difference": "", "non_inferiority": "non-inferiority ", "superiori
 def plan(
     spec: str,
     changes: tuple[str, ...],
+    in_batches: bool,
     effect: float | None,
     metrics: tuple[str, ...],
     power: float,
@@ -51,6 +53,7 @@ def plan(
     from evalflows.api.planning import plan as make_plan
 
     find_modules_here()
+    changes = (*changes, *(BATCHED if in_batches else ()))
     document = plan_document(make_plan(_spec_of(spec, changes), effect, metrics=metrics, power=power))
     identity = keep_report(Store(), "plan", document["name"], document, "\n".join(document["sentences"]))
     if form == "json":

@@ -8,9 +8,11 @@ import click
 from rich.console import Group, RenderableType
 
 from evalflows.cli.late_commands import (
+    BATCHED,
     CHANGES,
     FORMAT,
     FRESH,
+    IN_BATCHES,
     STARTED_ANEW,
     VERBOSE_RUN,
     WITH_FINAL,
@@ -63,8 +65,6 @@ if TYPE_CHECKING:
 WATCHED = ("run_key=null",)
 """Each turn is an experiment of its own; cached model calls are reused."""
 
-IN_BATCHES = ("mode=batch",)
-
 CHANGES_SHOWN = 3
 """Examples of each kind of change that are printed after a change of a file."""
 
@@ -75,12 +75,7 @@ CHANGES_SHOWN = 3
 @FRESH
 @with_detail
 @FORMAT
-@click.option(
-    "--batch",
-    "in_batches",
-    is_flag=True,
-    help="Let the provider's batch interface answer: within a day, for about half the price. Like --set mode=batch.",
-)
+@IN_BATCHES
 @click.option(
     "--watch",
     "watches",
@@ -90,7 +85,7 @@ CHANGES_SHOWN = 3
 @VERBOSE_RUN
 def run(spec: str, changes: tuple[str, ...], in_batches: bool, watches: bool, verbose: bool, **how: Any) -> None:
     """Run the experiment described by a SPEC file (YAML)."""
-    changes = (*changes, *(IN_BATCHES if in_batches else ()))
+    changes = (*changes, *(BATCHED if in_batches else ()))
     if not watches:
         _run_file(spec, changes, verbose, **how)
         return

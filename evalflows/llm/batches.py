@@ -14,7 +14,8 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
@@ -153,6 +154,7 @@ class Held:
     """A call that was collected: in which batch, and where in the results its answer is."""
 
     call_id: str
+    owner: str | None  # who pays
     batch: Batch
     earlier: Earlier
     estimate: float | None  # USD at most, of all attempts; None if the price is unknown
@@ -188,6 +190,8 @@ class Batches:
         self._held: dict[str, Held] = {}  # by call key
         self._batches: dict[str, Batch] = {}
         self._expired: dict[str, CallError] = {}  # by call key: calls that are given up
+        self._unsent: dict[str, Held] = {}  # by call key: calls of refused batches, which are made directly
+        self._seen_open: set[str] = set()  # ids of batches that were open while this process waited
         self.is_stuck = False  # whether no batch is open, and a pass has neither collected nor read a call
         self.progress = self.deferred = 0  # calls collected or read, and those put off, in this pass
         self._take_up(owners)
@@ -207,6 +211,11 @@ class Batches:
             given_up = self._expired[key]
             raise CallError(given_up.kind, str(given_up), attempts=given_up.attempts)
         return self._held.get(key)
+
+    def take_unsent(self, key: str) -> Held | None:
+        """Return a call that is made directly, since the provider has refused its batch, and forget it."""
+        self.progress += key in self._unsent
+        return self._unsent.pop(key, None)
 
     @property
     def may_free_budget(self) -> bool:
@@ -246,13 +255,16 @@ class Batches:
         batch.rows, batch.bytes = batch.rows + 1, batch.bytes + len(line)
         known = batch.estimated_usd is not None and estimate is not None
         batch.estimated_usd = (batch.estimated_usd or 0.0) + (estimate or 0.0) if known else None
-        self._held[row.call_key] = Held(call_id=row.call_id, batch=batch, earlier=earlier, estimate=estimate)
+        self._held[row.call_key] = Held(
+            call_id=row.call_id, owner=row.experiment_id, batch=batch, earlier=earlier, estimate=estimate
+        )
         self.progress += 1
 
-    def answer(self, held: Held) -> Answer | CallError | None:
-        """Return the answer of a call; the error with which it ended; None if its batch has not ended."""
+    def answer(self, held: Held, owner: str | None) -> Answer | CallError | None:
+        """Return the answer of a call; the error with which it ended; None if its batch has not ended, or if another
+        than this owner pays for it and has not read it yet."""
         batch = held.batch
-        if batch.is_open:
+        if batch.is_open or (held.owner != owner and not self.is_stuck):
             return None
         if held.place is None:
             why = batch.error or f"it ended as {batch.said or 'unknown'}"
@@ -302,9 +314,23 @@ class Batches:
             if remote is None:
                 remote = await service.submit(batch.id, batch.operation, self._path(batch, "requests.jsonl"))
             batch.provider_id, batch.state, batch.said = remote.identity, "submitted", remote.state
+            self._seen_open.add(batch.id)
             self._write(batch)
             self._note_paid(batch)
         self._tidy()
+
+    def unsubmitted(self) -> set[str]:
+        """Return the connections of batches that are not submitted."""
+        return {batch.connection for batch in self._batches.values() if batch.state == "collected"}
+
+    def make_directly(self, connection: str) -> None:
+        """Forget the batches of a connection that are not submitted: their calls are made directly."""
+        for batch in [b for b in self._batches.values() if b.state == "collected" and b.connection == connection]:
+            unsent = {key: held for key, held in self._held.items() if held.batch is batch}
+            self._unsent |= unsent
+            for key in unsent:
+                del self._held[key]
+            self._remove(batch)
 
     async def poll(self, service_of: Callable[[Batch], BatchService]) -> Waiting:
         """Ask how far the open batches are, and fetch the results of those that have ended. Raise CallError."""
@@ -313,7 +339,10 @@ class Batches:
             assert batch.provider_id is not None
             remote = await service.look(batch.provider_id)
             batch.said, batch.answered, batch.failed = remote.state, remote.answered, remote.failed
-            batch.is_cancelled, batch.error = remote.is_cancelled, remote.error
+            # what was cancelled before is submitted again: whoever resumes the run wants the answers
+            batch.is_cancelled, batch.error = remote.is_cancelled and batch.id in self._seen_open, remote.error
+            if not remote.is_over:
+                self._seen_open.add(batch.id)
             if remote.is_over:
                 await self._fetch(batch, service, remote)
             self._write(batch)
@@ -346,8 +375,13 @@ class Batches:
         for batch in self._batches.values():
             for row, estimate, earlier in self._calls_of(batch):
                 if row.call_id not in answered:
-                    held = Held(call_id=row.call_id, batch=batch, earlier=earlier, estimate=estimate)
-                    self._held[row.call_key] = held
+                    self._held[row.call_key] = Held(
+                        call_id=row.call_id,
+                        owner=row.experiment_id,
+                        batch=batch,
+                        earlier=earlier,
+                        estimate=estimate,
+                    )
         for batch in [*self._batches.values()]:
             if batch.state == "submitted":
                 self._note_paid(batch)
@@ -516,6 +550,20 @@ def runs_with_batches(store: Store) -> dict[str, list[Batch]]:
     """Return the batches of each run that waits for some."""
     folders = sorted(path for path in (spool_folder(store) / BATCHES).glob("*") if path.is_dir())
     return {folder.name: batches for folder in folders if (batches := open_batches(folder))}
+
+
+def note_cancelled(store: Store, run: str, batches: Iterable[Batch]) -> None:
+    """Note that open batches of a run are being cancelled, and forget those that were not submitted."""
+    folder = spool_folder(store) / BATCHES / run
+    for batch in batches:
+        if batch.provider_id is None:
+            for path in folder.glob(f"{batch.id}.*"):
+                path.unlink(missing_ok=True)
+        elif batch.is_open:
+            with storage_errors(folder):
+                (folder / f"{batch.id}.json").write_bytes(orjson.dumps(asdict(replace(batch, said="cancelling"))))
+    with suppress(OSError):  # there are others
+        folder.rmdir()
 
 
 def call_row(values: Mapping[str, Any]) -> CallRow:

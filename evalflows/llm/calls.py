@@ -165,7 +165,10 @@ class Caller:
         if row is None:
             with ledger.making(key) as made:
                 row = await self._answered(self._row(kind, key, text, request, repeat), request, read)
-                if recorder:
+                if recorder and row.error_kind in NOT_ATTEMPTED:  # by a batch: it was not made
+                    recorder.keep(row)
+                    recorder.failed.append(row)
+                elif recorder:
                     recorder.store(row)
                     recorder.failed += [row] if row.status == "failed" else []
                 if self._batches is not None:
@@ -183,11 +186,14 @@ class Caller:
         if self._batches is None:
             return await self._make(row, request, read)
         batches = self._batches()
+        if (unsent := batches.take_unsent(row.call_key)) is not None:
+            self._budget.correct(unsent.estimate, 0.0, None, calls=-1)
+            return await self._make(row, request, read)
         held = batches.held(row.call_key)
         if held is None:
             await self._collect(batches, row, request, Earlier(), None)
         assert held is not None
-        answer = batches.answer(held)
+        answer = batches.answer(held, row.experiment_id)
         if answer is None:
             await self._put_off(batches)
         assert answer is not None

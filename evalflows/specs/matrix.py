@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -89,8 +90,18 @@ def expanded(spec: Mapping[str, Any]) -> dict[str, Any]:
     factors = {name: _levels(name, given, base) for name, given in (matrix.__pydantic_extra__ or {}).items()}
     if not factors:
         raise ValueError("matrix: got no factor, wanted fields of the target with values, such as model: [x, y]")
+    _check_apart(factors)
     cells = _cells(factors, matrix)
     return rest | {"targets": [_target(base, name, cell) for name, cell in _named(cells, factors, matrix.name).items()]}
+
+
+def _check_apart(factors: Mapping[str, Sequence[_Level]]) -> None:
+    """Raise ValueError if two factors set one field: the second would hide the first."""
+    setting: dict[str, str] = {}
+    for factor, levels in factors.items():
+        for path in {path for level in levels for path in level.fields}:
+            if (other := setting.setdefault(path, factor)) != factor:
+                raise ValueError(f"matrix: {factor}: sets {path!r}, which {other!r} sets too, wanted one of them")
 
 
 def _levels(factor: str, given: Any, base: Mapping[str, Any]) -> list[_Level]:
@@ -98,6 +109,8 @@ def _levels(factor: str, given: Any, base: Mapping[str, Any]) -> list[_Level]:
     if not given:
         raise ValueError(f"{where}: got no level, wanted a list of levels, or levels by their names")
     values = [*(given.values() if isinstance(given, dict) else given)]
+    if path is None and (meant := get_close_matches(factor, MatrixSpec.model_fields, n=1)):
+        raise ValueError(f"{where}: no field of a {base['kind']} target, wanted {meant[0]}?")
     if path is None and not all(isinstance(value, dict) for value in values):
         wanted = names_to_choose(factor, _fields(base))
         raise ValueError(f"{where}: no field of a {base['kind']} target, wanted {wanted}; or levels with fields of it")
@@ -187,7 +200,7 @@ def _cells(factors: Mapping[str, Sequence[_Level]], matrix: MatrixSpec) -> list[
         every: list[_Cell] = [dict(zip(factors, levels, strict=True)) for levels in product(*factors.values())]
         for excluded in matrix.exclude:
             if not any(_is_in(cell, excluded) for cell in every):
-                raise ValueError(f"matrix: exclude: got {short(excluded)}, which is no cell")
+                raise ValueError(f"matrix: exclude: {_not_met(factors, excluded)}")
         cells = [cell for cell in every if not any(_is_in(cell, excluded) for excluded in matrix.exclude)]
         count = len(cells)
     if not count:
@@ -195,6 +208,16 @@ def _cells(factors: Mapping[str, Sequence[_Level]], matrix: MatrixSpec) -> list[
     if count > matrix.cells or not cells:
         raise ValueError(f"matrix: got {count:,} cells, wanted at most {matrix.cells}; cells: {count} allows them")
     return cells
+
+
+def _not_met(factors: Mapping[str, Sequence[_Level]], excluded: Mapping[str, Any]) -> str:
+    """Say why an exclusion meets no cell."""
+    for factor, wanted in excluded.items():
+        for value in wanted if isinstance(wanted, list) else [wanted]:
+            if not any(level.is_meant_by(value) for level in factors[factor]):
+                known = names_to_choose(str(value), [level.label for level in factors[factor]])
+                return f"{factor}: got {short(value)}, wanted {known}"
+    return f"{', '.join(excluded)}: got levels that no cell has together"
 
 
 def _is_in(cell: _Cell, excluded: Mapping[str, Any]) -> bool:

@@ -69,7 +69,7 @@ def test_levels_have_names_of_their_own_or_by_their_values_and_may_set_several_f
         ({"tools": [[{}]]}, "matrix: tools: got [[{}]], wanted levels by names: {NAME: level}"),
         ({"exclude": []}, "matrix: got no factor"),
         ({"model": ["x"], "exclude": {"model": "x"}}, "matrix: exclude: got every cell"),
-        ({"model": ["x"], "exclude": {"model": "z"}}, "matrix: exclude: got {'model': 'z'}, which is no cell"),
+        ({"model": ["x"], "exclude": {"model": "z"}}, "matrix: exclude: model: got 'z', wanted one of: x"),
         ({"model": ["x"], "exclude": {"mdel": "z"}}, "matrix: exclude: got 'mdel', wanted model"),
         (
             {"model": ["x", "y"], "name": "a"},

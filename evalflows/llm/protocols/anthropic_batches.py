@@ -121,6 +121,8 @@ class AnthropicBatches:
         return {"custom_id": entry.custom_id, "error": {"message": f"the provider has {result.type} it"}}
 
     def _fault(self, error: Exception) -> CallError:
+        if isinstance(error, AttributeError | KeyError | TypeError | ValueError):  # of what is no batch
+            return CallError("bad_request", "the endpoint answers as one that has no batches")
         return self._redacted(classify(error))
 
 

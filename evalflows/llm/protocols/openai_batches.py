@@ -103,6 +103,8 @@ class OpenAIBatches:
             yield batch
 
     def _fault(self, error: Exception) -> CallError:
+        if isinstance(error, AttributeError | KeyError | TypeError | ValueError):  # of what is no batch
+            return CallError("bad_request", "the endpoint answers as one that has no batches")
         fault: CallError = self._redacted(classify(error))
         return fault
 

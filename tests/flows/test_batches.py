@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from batch_endpoint import BatchEndpoint, Lines, as_lines, serve_batches
+from batch_endpoint import BatchEndpoint, Lines, as_lines, serve_batches, structured
 from catalog_rows import one, rows
+from click.testing import CliRunner
 from endpoint import Reply, Request, completion, echo
 from made_traces import traces, write
 
 from evalflows import evaluate_traces, run
+from evalflows.cli.main import cli
 from evalflows.engine.open_batches import waiting_run, waiting_runs
 from evalflows.flows.resume_batches import resume_batches
 from evalflows.specs import IncompleteError, InputError
@@ -217,6 +219,38 @@ def test_a_run_that_may_not_wait_is_resumed_when_its_batches_have_ended(
         waiting_run(Store(), "batched")
 
 
+def test_a_call_of_two_experiments_is_paid_once_also_when_they_are_resumed(endpoint: BatchEndpoint) -> None:
+    endpoint.answer = lambda request: structured(request) if "response_format" in request else completion("the same")
+    targets = [{"kind": "chat", "connection": "m", "name": n, "user": f"{n} {{question}}"} for n in ("x", "y")]
+    judge = {"use": "rubric", "args": {"rubric": "It is short."}, "connection": "m"}
+    asked = spec(endpoint, targets=targets, evaluators=[judge], batch_wait_s=0.0)
+    endpoint.looks = 2
+    for _ in range(2):
+        with pytest.raises(IncompleteError, match=r"longer than batch_wait_s .0 s.; `.*resume exp-\S+ continues"):
+            run(asked)
+    run(asked)
+    assert rows("select status, count(*) from calls where batch_id is not null group by 1") == [("ok", 3 * N)]
+    assert one("select sum(cost_usd) from calls where batch_id is not null") == (pytest.approx(3 * N * USD / 2),)
+    assert one("select count(*), count(distinct example_id) from scores where status = 'scored'") == (2 * N, N)
+
+
+@pytest.mark.parametrize("then", ["fail", "direct"])
+@pytest.mark.parametrize("refusal", [(404, "Not Found"), (200, "no batch")])
+def test_an_endpoint_without_batches(endpoint: BatchEndpoint, refusal: tuple[int, str], then: str) -> None:
+    endpoint.refusals = [refusal] * 4
+    asked = spec(endpoint, {"then": then})
+    if then == "direct":
+        run(asked)
+        assert endpoint.direct == N and not waiting_runs(Store())
+    else:
+        wanted = "wanted an endpoint with batches, `mode: direct`"
+        with pytest.raises(IncompleteError, match=rf"connection 'm' .*: a batch could not be submitted: .*; {wanted}"):
+            run(asked)
+        run(asked.model_copy(update={"mode": "direct"}))
+        assert endpoint.direct == N
+    assert one("select count(*), sum(cost_usd), max(batch_id) from calls") == (N, pytest.approx(N * USD), None)
+
+
 def test_cancelled_batches_end_the_run_and_a_resumption_submits_the_rest(endpoint: BatchEndpoint) -> None:
     endpoint.looks = 1000
 
@@ -240,6 +274,19 @@ def test_cancelled_batches_end_the_run_and_a_resumption_submits_the_rest(endpoin
     assert endpoint.submitted.total() == N + 15 and one("select count(*) from outputs where status = 'ok'") == (N,)
 
 
+def test_a_run_whose_batch_was_cancelled_meanwhile_submits_the_rest_when_it_is_resumed(endpoint: BatchEndpoint) -> None:
+    endpoint.looks = 1000
+    with pytest.raises(IncompleteError, match="waiting for 1 batch"):
+        run(spec(endpoint, batch_wait_s=0.0))
+    done = CliRunner().invoke(cli, ["cancel", "batched"])
+    assert done.exit_code == 0 and done.output.startswith("cancelled batch_0: 0 of 20 calls were answered"), done.output
+    assert "being cancelled" in CliRunner().invoke(cli, ["status"]).output
+    endpoint.looks = 1
+    run(spec(endpoint))
+    assert one("select count(*) from outputs where status = 'ok'") == (N,) and not waiting_runs(Store())
+    assert endpoint.submitted.total() == 2 * N
+
+
 @pytest.mark.parametrize(
     ("refusals", "submitted"), [([(500, "busy")], N), ([(500, "busy"), (503, "busy")], N), ([(400, "no such file")], 0)]
 )
@@ -251,7 +298,7 @@ def test_a_batch_that_is_refused(
     if submitted:
         run(spec(endpoint))
     else:
-        with pytest.raises(IncompleteError, match="a batch could not be submitted: HTTP 400: no such file"):
+        with pytest.raises(IncompleteError, match=r"a batch could not be submitted: HTTP 400: no such file; wanted"):
             run(spec(endpoint))
         run(spec(endpoint))
     assert endpoint.submitted.total() == N and one("select count(*) from outputs where status = 'ok'") == (N,)

@@ -132,6 +132,9 @@ def _total(batch: MessageBatch) -> int:
 
 
 def _remote(batch: MessageBatch) -> Remote:
+    """Return what a batch says. Raise ValueError if it is none."""
+    if not isinstance(batch.id, str) or not isinstance(batch.processing_status, str):
+        raise ValueError("no batch")
     counts = batch.request_counts
     return Remote(
         identity=batch.id,

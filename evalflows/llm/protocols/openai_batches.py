@@ -59,9 +59,9 @@ class OpenAIBatches:
                 completion_window="24h",
                 metadata={NAME: name},
             )
+            return _remote(made)
         except Exception as error:
             raise self._fault(error) from None
-        return _remote(made)
 
     async def look(self, identity: str) -> Remote:
         try:
@@ -110,6 +110,9 @@ class OpenAIBatches:
 
 
 def _remote(batch: Batch) -> Remote:
+    """Return what a batch says. Raise ValueError if it is none."""
+    if not isinstance(batch.id, str) or not isinstance(batch.status, str):
+        raise ValueError("no batch")
     counts, errors = batch.request_counts, (batch.errors.data if batch.errors else None) or []
     said = "; ".join(dict.fromkeys(error.message for error in errors[:3] if error.message))
     return Remote(

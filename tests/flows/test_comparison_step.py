@@ -47,7 +47,7 @@ def test_an_experiment_compares_its_targets_and_a_resume_keeps_the_comparison() 
     with serving(Endpoint(answer=answers_and_judges)) as endpoint:
         spec = with_step(endpoint, baseline="long")
         short_one, long_one = run(spec)
-        assert endpoint.calls == 4 * N
+        assert endpoint.calls == 4 * N + 1
         assert conclusion() == ("worse", None)
         sides = asked("select candidate, baseline from win_rates where not length_controlled")
         assert sides == [("stepped-short", "stepped-long")], "the baseline is that of the experiment"
@@ -56,10 +56,10 @@ def test_an_experiment_compares_its_targets_and_a_resume_keeps_the_comparison() 
         )
         assert (experiments, name) == ([short_one, long_one], "stepped")
         run(spec, resume=group)
-        assert endpoint.calls == 4 * N
+        assert endpoint.calls == 4 * N + 1
         assert asked("select comparison_id, state from comparison_sets") == [(identity, "completed")]
         run(spec)
-        assert endpoint.calls == 4 * N, "all of it is in the ledger"
+        assert endpoint.calls == 4 * N + 1, "all of it is in the ledger"
     assert asked("select count(distinct comparison_id), sum(calls) from comparison_sets") == [(2, 2 * N)]
 
 
@@ -83,15 +83,15 @@ def test_pairwise_evaluators_are_checked_before_anything_is_paid() -> None:
 def test_the_budget_is_shared_with_the_comparison_step() -> None:
     with serving(Endpoint(latency_s=0.001, answer=answers_and_judges)) as endpoint:
         spec = with_step(endpoint, max_calls=2 * N + 5, run_key="k")
-        with pytest.raises(IncompleteError, match=rf"comparison 'stepped' .*: not done: {2 * N - 5} of {2 * N} by "):
+        with pytest.raises(IncompleteError, match=rf"comparison 'stepped' .*: not done: {2 * N - 4} of {2 * N} by "):
             run(spec)
         assert endpoint.calls == 2 * N + 5
         assert asked("select distinct state from experiments") == [("completed",)]
         with pytest.raises(IncompleteError):
             run(spec)
         assert endpoint.calls == 2 * N + 5
-        run(spec.model_copy(update={"max_calls": 4 * N}))
-    assert endpoint.calls == 4 * N and endpoint.repeated() == 0
+        run(spec.model_copy(update={"max_calls": 4 * N + 1}))
+    assert endpoint.calls == 4 * N + 1 and endpoint.repeated() == 0
     assert asked("select state, calls from comparison_sets") == [("completed", 2 * N)]
 
 

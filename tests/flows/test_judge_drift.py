@@ -76,7 +76,7 @@ def test_a_gate_does_not_take_a_changed_judge_for_an_equal_candidate(tmp_path: P
         (again,) = run(better)
         anchored = "select count(*), sum(abs(value - known)) from staging.sentinels where experiment_id = ?"
         assert [one(anchored, identity) for identity in (first, again)] == [(30, 0.0)] * 2
-        assert endpoint.calls == N + 30 + 30, "anchors are judged anew, answers are not"
+        assert endpoint.calls == N + 30 + 30 + 1, "anchors are judged anew, answers are not"
 
         judge.change()
         worse = answers(0.4, 0.3, 2)  # 30 points worse, and by the lenient judge as good as the baseline was

@@ -1,12 +1,10 @@
-"""Evaluate functions and other targets from a program or a notebook.
-
-Importing this loads nothing of what a run needs: that takes seconds, and is loaded when one begins.
-"""
+"""Evaluate functions and other targets from a program or a notebook."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
+from evalflows.api.running import run  # early: loaded after a program's connection, DuckDB reports leaks at its end
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.process_memory import without_collection
@@ -90,7 +88,6 @@ def evaluate(
     with without_collection():
         from evalflows.api.experiment_specs import experiment_spec
         from evalflows.api.results import ExperimentResult
-        from evalflows.api.running import run
         from evalflows.reports.experiment_report import failures_of
         from evalflows.store.queries.continuing import begun_since, continued_by
         from evalflows.store.records import now

@@ -94,14 +94,6 @@ def test_a_command_loads_only_what_it_needs(arguments: str) -> None:
     assert done.returncode == (2 if "no_such_file" in arguments else 0), done.stderr
 
 
-def test_a_program_that_imports_evaluate_loads_nothing_of_a_run() -> None:
-    program = (
-        f"import sys; from evalflows import evaluate, aevaluate; print({{*{SLOW}, 'asyncio'}} & sys.modules.keys())"
-    )
-    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
-    assert done.stdout == "set()\n", done.stderr
-
-
 def test_the_table_of_commands_is_that_of_the_modules() -> None:
     for name, command in cli.commands.items():
         assert isinstance(command, LateCommand), name

@@ -143,6 +143,18 @@ class Client(ABC):
         return body
 
     @property
+    def _of_sdk(self) -> dict[str, Any]:
+        """What an SDK is made with, besides its HTTP client."""
+        return {
+            "base_url": self._base_url,
+            "api_key": self._key or "none",
+            "max_retries": 0,
+            "timeout": self._timeout,
+            "default_headers": self._headers,
+            "default_query": self._query,
+        }
+
+    @property
     def _may_add_headers(self) -> bool:
         """Whether the SDK may send this address what it takes from the environment by itself."""
         names = SENT_BY_SDK.get(self._connection.kind, SENT_BY_SDK["endpoint"])

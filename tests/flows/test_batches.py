@@ -364,6 +364,17 @@ def test_batches_of_anthropic(endpoint: BatchEndpoint, monkeypatch: pytest.Monke
     assert len(endpoint.deleted) == len(endpoint.batches) == 3
 
 
+def test_batches_send_nothing_that_direct_calls_may_not_send(
+    endpoint: BatchEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Secret: secret-1")
+    monkeypatch.setattr("evalflows.llm.client.may_receive", lambda *_: False)
+    run(spec(endpoint))
+    sent = {name for headers in endpoint.headers for name in headers}
+    assert len(endpoint.headers) >= 6 and not sent & {"openai-organization", "x-secret", "authorization"}, sent
+
+
 def test_files_are_within_the_limits_of_rows_and_bytes(endpoint: BatchEndpoint) -> None:
     run(spec(endpoint, {"rows": 8}))
     assert [batch["request_counts"]["total"] for batch in endpoint.batches.values()] == [8, 8, 4]

@@ -42,6 +42,7 @@ class BatchEndpoint:
         self.batches: dict[str, dict[str, Any]] = {}
         self.looked: Counter[str] = Counter()
         self.submitted: Counter[str] = Counter()  # how often each request was submitted in a batch, as JSON
+        self.headers: list[dict[str, str]] = []  # of all requests, by names in lower case
         self.direct = 0  # chat completions that were asked for directly
         self.deleted: list[str] = []
         self.refusals: list[tuple[int, str]] = []  # of the next batches that are created, with a status
@@ -183,6 +184,7 @@ def serve_batches(endpoint: BatchEndpoint) -> Iterator[BatchEndpoint]:
 
         def _handle(self) -> None:
             size, coded = int(self.headers.get("content-length") or 0), self.headers.get("transfer-encoding")
+            endpoint.headers.append({name.lower(): value for name, value in self.headers.items()})
             body = self._chunks() if coded == "chunked" else self.rfile.read(size)
             try:
                 status, answer = endpoint.reply(self.command, self.path, body, self.headers.get("content-type") or "")

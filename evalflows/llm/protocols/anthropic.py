@@ -56,20 +56,16 @@ class AnthropicClient(Client):
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
-        self._sdk = anthropic.AsyncAnthropic(
-            base_url=self._base_url,
-            api_key=self._key or "none",
-            max_retries=0,
-            timeout=self._timeout,
-            http_client=self._http,
-            default_headers=self._headers,
-            default_query=self._query,
-            open_telemetry=False,
-        )
+        self._sdk = self._sdk_on(self._http)
         sends_key = self._key is not None or self._has_header("authorization")
         self._own_headers: Any = {} if sends_key else {"Authorization": anthropic.Omit()}
+
+    def _sdk_on(self, http: httpx2.AsyncClient) -> anthropic.AsyncAnthropic:
+        """Return the SDK on an HTTP client. A copy of one would read the environment again."""
+        sdk = anthropic.AsyncAnthropic(http_client=http, open_telemetry=False, **self._of_sdk)
         if not self._may_add_headers:
-            self._sdk._custom_headers = self._headers
+            sdk._custom_headers = self._headers
+        return sdk
 
     def batches(self) -> BatchService:
         return self._batches
@@ -78,7 +74,8 @@ class AnthropicClient(Client):
     def _batches(self) -> BatchService:
         from evalflows.llm.protocols.anthropic_batches import AnthropicBatches  # late: most runs have none
 
-        return AnthropicBatches(self._sdk, self._headers_of, self._message, completion_of, self._redacted)
+        sdk = self._sdk_on(anthropic.DefaultAsyncHttpxClient(follow_redirects=False))
+        return AnthropicBatches(sdk, self._headers_of, self._message, completion_of, self._redacted)
 
     async def _send(self, path: str, request: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
         if path != "/chat/completions":

@@ -2,6 +2,7 @@
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
@@ -11,13 +12,11 @@ import orjson
 from anthropic.types.messages import MessageBatch, MessageBatchIndividualResponse
 
 from evalflows.llm.batches import Remote
-from evalflows.llm.endpoint_errors import classify
+from evalflows.llm.protocols.sdk_batches import UPLOAD_TIMEOUT_S, SDKBatches
 from evalflows.specs.errors import CallError
 
 CLOCKS_APART = timedelta(minutes=1)
 """How much a provider's clock may be behind ours."""
-
-UPLOAD_TIMEOUT_S = 600.0
 
 STATUSES = {
     "invalid_request_error": 400,
@@ -31,8 +30,8 @@ STATUSES = {
 """The HTTP statuses of the errors in results; others are 500."""
 
 
-class AnthropicBatches:
-    """See `BatchService`. The SDK's own HTTP client sends: files may be larger than any answer."""
+class AnthropicBatches(SDKBatches):
+    """See `BatchService`."""
 
     def __init__(
         self,
@@ -42,10 +41,16 @@ class AnthropicBatches:
         completion: Callable[[Mapping[str, Any]], dict[str, Any]],
         redacted: Callable[[CallError], CallError],
     ) -> None:
-        """Args: headers_of: returns the headers of a request; message: makes the API's request of one in OpenAI's form;
-        completion: makes an answer in OpenAI's form; redacted: returns an error without the connection's secrets."""
-        self._sdk = sdk.copy(http_client=anthropic.DefaultAsyncHttpxClient())
-        self._headers_of, self._message, self._completion, self._redacted = headers_of, message, completion, redacted
+        """Args: sdk: does not retry, as a second try could create a second batch; headers_of: returns the headers of a
+        request; message: makes the API's request of one in OpenAI's form; completion: makes an answer in OpenAI's form;
+        redacted: returns an error without the connection's secrets."""
+        super().__init__(redacted)
+        self._api, self._headers_of, self._message, self._completion = (
+            sdk.messages.batches,
+            headers_of,
+            message,
+            completion,
+        )
         self._headers = dict(headers_of({}))
 
     def line(self, call_id: str, operation: str, request: Mapping[str, Any]) -> bytes:
@@ -55,54 +60,37 @@ class AnthropicBatches:
     async def find(self, name: str, since: datetime, rows: int) -> Remote | None:
         """Return a batch that was created since then with as many requests: Anthropic keeps no names. If it is another,
         none of its results is used, as their ids are others."""
-        try:
-            async for batch in self._sdk.messages.batches.list(limit=100, extra_headers=self._headers):
+        with self._faults():
+            async for batch in self._api.list(limit=100, extra_headers=self._headers):  # the newest first
                 if batch.created_at < since - CLOCKS_APART:
-                    return None
+                    break
                 remote = _remote(batch)
                 if _total(batch) == rows and not remote.is_over:
                     return remote
-        except Exception as error:
-            raise self._fault(error) from None
         return None
 
     async def submit(self, name: str, operation: str, requests: Path) -> Remote:
-        once = self._sdk.with_options(
-            max_retries=0, timeout=UPLOAD_TIMEOUT_S
-        )  # a second try could create a second batch
         sent = [orjson.loads(line) for line in requests.read_bytes().splitlines()]
         headers = dict(ChainMap(*(dict(self._headers_of(entry["params"])) for entry in sent)))
-        try:
-            return _remote(await once.messages.batches.create(requests=sent, extra_headers=headers))
-        except Exception as error:
-            raise self._fault(error) from None
+        with self._faults():
+            return _remote(await self._api.create(requests=sent, extra_headers=headers, timeout=UPLOAD_TIMEOUT_S))
 
     async def look(self, identity: str) -> Remote:
-        try:
-            return _remote(await self._sdk.messages.batches.retrieve(identity, extra_headers=self._headers))
-        except Exception as error:
-            raise self._fault(error) from None
+        with self._faults():
+            return _remote(await self._api.retrieve(identity, extra_headers=self._headers))
 
     async def fetch(self, remote: Remote, into: IO[bytes]) -> None:
-        try:
-            async for entry in await self._sdk.messages.batches.results(remote.identity, extra_headers=self._headers):
+        with self._faults():
+            async for entry in await self._api.results(remote.identity, extra_headers=self._headers):
                 into.write(orjson.dumps(self._result(entry), option=orjson.OPT_APPEND_NEWLINE))
-        except Exception as error:
-            raise self._fault(error) from None
 
     async def cancel(self, identity: str) -> None:
-        try:
-            await self._sdk.messages.batches.cancel(identity, extra_headers=self._headers)
-        except (anthropic.ConflictError, anthropic.BadRequestError):  # it is over
-            return
-        except Exception as error:
-            raise self._fault(error) from None
+        with self._faults(), suppress(anthropic.ConflictError, anthropic.BadRequestError):  # it is over
+            await self._api.cancel(identity, extra_headers=self._headers)
 
     async def tidy(self, remote: Remote) -> None:
-        try:
-            await self._sdk.messages.batches.delete(remote.identity, extra_headers=self._headers)
-        except anthropic.APIError:  # the provider deletes it in time
-            return
+        with suppress(anthropic.APIError):  # the provider deletes it in time
+            await self._api.delete(remote.identity, extra_headers=self._headers)
 
     def _result(self, entry: MessageBatchIndividualResponse) -> dict[str, Any]:
         """Return a result as a line of results, with the answer in OpenAI's form."""
@@ -119,11 +107,6 @@ class AnthropicBatches:
                     "response": {"status_code": STATUSES.get(said.type, 500), "body": body},
                 }
         return {"custom_id": entry.custom_id, "error": {"message": f"the provider has {result.type} it"}}
-
-    def _fault(self, error: Exception) -> CallError:
-        if isinstance(error, AttributeError | KeyError | TypeError | ValueError):  # of what is no batch
-            return CallError("bad_request", "the endpoint answers as one that has no batches")
-        return self._redacted(classify(error))
 
 
 def _total(batch: MessageBatch) -> int:

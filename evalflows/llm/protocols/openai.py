@@ -19,21 +19,18 @@ class OpenAIClient(Client):
 
     def __init__(self, *given: Any, **more: Any) -> None:
         super().__init__(*given, **more)
-        self._sdk = openai.AsyncOpenAI(
-            base_url=self._base_url,
-            api_key=self._key or "none",
-            max_retries=0,
-            timeout=self._timeout,
-            http_client=self._http,
-            default_headers=self._headers,
-            default_query=self._query,
-        )
+        self._sdk = self._sdk_on(self._http)
         # Without a key no header says that there is one.
         sends_key = self._key is not None or self._has_header("authorization")
-        self._options: Any = {} if sends_key else {"headers": {"Authorization": openai.Omit()}}
+        self._own_headers: Any = {} if sends_key else {"Authorization": openai.Omit()}
+
+    def _sdk_on(self, http: httpx2.AsyncClient) -> openai.AsyncOpenAI:
+        """Return the SDK on an HTTP client. A copy of one would read the environment again."""
+        sdk = openai.AsyncOpenAI(http_client=http, **self._of_sdk)
         if not self._may_add_headers:
-            self._sdk.organization = self._sdk.project = None
-            self._sdk._custom_headers = self._headers
+            sdk.organization = sdk.project = None
+            sdk._custom_headers = self._headers
+        return sdk
 
     def batches(self) -> BatchService:
         return self._batches
@@ -42,8 +39,10 @@ class OpenAIClient(Client):
     def _batches(self) -> BatchService:
         from evalflows.llm.protocols.openai_batches import OpenAIBatches  # late: most runs have none
 
-        return OpenAIBatches(self._sdk, self._redacted)
+        http = openai.DefaultAsyncHttpxClient(follow_redirects=False)
+        return OpenAIBatches(self._sdk_on(http), self._own_headers, self._redacted)
 
     async def _send(self, path: str, request: Mapping[str, Any]) -> tuple[str, Mapping[str, str]]:
-        raw = await self._sdk.post(path, body=request, options=self._options, cast_to=httpx2.Response)
+        options: Any = {"headers": self._own_headers}
+        raw = await self._sdk.post(path, body=request, options=options, cast_to=httpx2.Response)
         return text_of(raw), raw.headers

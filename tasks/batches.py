@@ -6,6 +6,7 @@ Meanwhile the process of the run sleeps, and Prefect shows how far they are.
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from prefect.client.orchestration import get_client
@@ -17,7 +18,7 @@ from evalflows.engine.interrupts import raise_if_pressed
 from evalflows.engine.open_batches import WaitingRun, waiting_runs
 from evalflows.engine.run_context import RunContext
 from evalflows.llm import loop
-from evalflows.llm.batches import Batch, Batches, BatchService, Waiting, limits_of
+from evalflows.llm.batches import Batch, Batches, BatchService, Waiting, limits_of, service_of
 from evalflows.server_watch import report_if_possible
 from evalflows.specs.errors import TRANSIENT, CallError, IncompleteError, InputError
 from evalflows.specs.escaping import print_note
@@ -86,29 +87,35 @@ def is_of_final_examples(run: WaitingRun) -> bool:
 
 
 def _submit(run: RunContext[Any], batches: Batches) -> None:
-    for attempt in range(1, SUBMISSIONS + 1):
-        try:
-            loop.run(batches.submit(_services(run, batches)))
-        except CallError as error:
-            if error.kind not in TRANSIENT or attempt == SUBMISSIONS:
-                _refused(run, batches, error)
-                return
+    """Submit what was collected. Where a provider refuses a batch, its calls are made directly, if the connection says
+    so. Raise IncompleteError if it does not, or if the provider cannot be reached."""
+    for batch in loop.call(batches.to_submit):
+        attempt = 1
+        while (
+            (error := _refusal(run, batches, batch)) is not None and error.kind in TRANSIENT and attempt < SUBMISSIONS
+        ):
             _sleep(run, 2.0**attempt)
-        else:
-            return
-
-
-def _refused(run: RunContext[Any], batches: Batches, error: CallError) -> None:
-    """Let the calls be made directly whose batches were refused, where the connection says so. Raise IncompleteError
-    for others."""
-    for name in sorted(loop.call(batches.unsubmitted)):
-        endpoint = run.endpoints.get(name)
+            attempt += 1
+        if error is None:
+            continue
+        said = f"connection {batch.connection!r} ({batch.identity}): a batch could not be submitted: {error}"
+        if error.kind in TRANSIENT:  # who knows whether the provider has it: another start finds out
+            raise IncompleteError(said)
+        endpoint = run.endpoints.get(batch.connection)
         if endpoint is None or limits_of(endpoint.connection).then != "direct":
-            at = f"connection {name!r}" if endpoint is None else f"connection {name!r} ({endpoint.identity})"
             how = "an endpoint with batches, `mode: direct`, or `batch: {then: direct}` of the connection"
-            raise IncompleteError(f"{at}: a batch could not be submitted: {error}; wanted {how}")
-        print_note(f"connection {name!r}: a batch could not be submitted: {error}; its calls are made directly")
-        loop.call(batches.make_directly, name)
+            raise IncompleteError(f"{said}; wanted {how}")
+        print_note(f"{said}; its calls are made directly")
+        loop.call(batches.make_directly, batch)
+
+
+def _refusal(run: RunContext[Any], batches: Batches, batch: Batch) -> CallError | None:
+    """Submit a batch. Return why that failed; None if it did not."""
+    try:
+        loop.run(batches.submit(batch, _service_of(run, batch)))
+    except CallError as error:
+        return error
+    return None
 
 
 def _wait(run: RunContext[Any], batches: Batches) -> None:
@@ -130,7 +137,7 @@ def _wait(run: RunContext[Any], batches: Batches) -> None:
 def _polled(run: RunContext[Any], batches: Batches) -> Waiting:
     """Return how far the open batches are. A provider that cannot be reached is asked again later."""
     try:
-        return loop.run(batches.poll(_services(run, batches)))
+        return loop.run(batches.poll(partial(_service_of, run)))
     except CallError as error:
         if error.kind not in TRANSIENT:
             raise IncompleteError(f"a batch could not be looked at: {error}") from None
@@ -138,15 +145,13 @@ def _polled(run: RunContext[Any], batches: Batches) -> Waiting:
         return batches.waiting
 
 
-def _services(run: RunContext[Any], batches: Batches) -> Callable[[Batch], BatchService]:
-    def service_of(batch: Batch) -> BatchService:
-        endpoint = run.endpoints.get(batch.connection)
-        if endpoint is None or endpoint.identity != batch.identity:
-            at = f"connection {batch.connection!r} at {batch.identity}"
-            raise CallError("bad_request", f"batch {batch.provider_id or batch.id}: got a spec without {at}")
-        return batches.service(endpoint)
-
-    return service_of
+def _service_of(run: RunContext[Any], batch: Batch) -> BatchService:
+    """Return the interface of a batch, which an earlier process may have collected. Raise CallError."""
+    endpoint = run.endpoints.get(batch.connection)
+    if endpoint is None or endpoint.identity != batch.identity:
+        at = f"connection {batch.connection!r} at {batch.identity}"
+        raise CallError("bad_request", f"batch {batch.provider_id or batch.id}: got a spec without {at}")
+    return service_of(endpoint)
 
 
 def _sleep(run: RunContext[Any], seconds: float) -> None:

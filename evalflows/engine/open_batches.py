@@ -6,10 +6,10 @@ from functools import cache
 
 from evalflows.engine.budget_parts import AnySpec
 from evalflows.engine.running import EvaluatorFactory
-from evalflows.llm.batches import Batch, BatchService, runs_with_batches
+from evalflows.llm.batches import Batch, BatchService, runs_with_batches, service_of
 from evalflows.llm.budget import Budget
 from evalflows.llm.ledger import Ledger
-from evalflows.specs.errors import CallError, NotFoundError
+from evalflows.specs.errors import NotFoundError
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.queries.lookup import find_comparison as comparison_named
 from evalflows.store.queries.lookup import find_experiments, is_comparison, run_groups
@@ -35,10 +35,7 @@ class WaitingRun:
 
         @cache
         def of_connection(name: str) -> BatchService:
-            service = factory.complete(name).endpoint.client.batches()
-            if service is None:
-                raise CallError("bad_request", f"connection {name!r}: got an endpoint without batches")
-            return service
+            return service_of(factory.complete(name).endpoint)
 
         return lambda batch: of_connection(batch.connection)
 

@@ -15,7 +15,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
@@ -185,7 +185,6 @@ class Batches:
         self._store, self._folder = store, spool_folder(store) / BATCHES / run
         self._files: dict[str, tuple[IO[bytes], IO[bytes]]] = {}  # of batches that collect, by id
         self._collecting: dict[tuple[str, str, str], Batch] = {}
-        self._services: dict[str, BatchService] = {}  # by the batch's id
         self._results: dict[str, IO[bytes]] = {}
         self._held: dict[str, Held] = {}  # by call key
         self._batches: dict[str, Batch] = {}
@@ -195,15 +194,6 @@ class Batches:
         self.is_stuck = False  # whether no batch is open, and a pass has neither collected nor read a call
         self.progress = self.deferred = 0  # calls collected or read, and those put off, in this pass
         self._take_up(owners)
-
-    def service(self, endpoint: Endpoint) -> BatchService:
-        """Return the batch interface of an endpoint. Raise CallError if it has none."""
-        made = endpoint.client.batches()
-        if made is None:
-            raise CallError(
-                "bad_request", f"connection {endpoint.name!r}: mode: batch: got an endpoint without batches"
-            )
-        return made
 
     def held(self, key: str) -> Held | None:
         """Return the call with this key if it was collected. Raise CallError if it was given up."""
@@ -236,8 +226,7 @@ class Batches:
 
         `row` says what is known of the call before it is answered; `request` is what is sent.
         """
-        service, limits = self.service(endpoint), limits_of(endpoint.connection)
-        line = service.line(row.call_id, operation, request)
+        limits, line = limits_of(endpoint.connection), service_of(endpoint).line(row.call_id, operation, request)
         key = (endpoint.name, operation, row.model)
         batch = self._collecting.get(key)
         if batch is not None and (batch.rows >= limits.rows or batch.bytes + len(line) > limits.mb * MEGABYTE):
@@ -245,7 +234,6 @@ class Batches:
             batch = None
         if batch is None:
             batch = self._collecting[key] = self._opened(endpoint, row.model, operation)
-            self._services[batch.id] = service
         requests, calls = self._files[batch.id]
         before = asdict(earlier) if earlier.attempts else {}
         sent = {"row": {name: getattr(row, name) for name in _NAMES}, "estimate": estimate, "earlier": before}
@@ -300,54 +288,47 @@ class Batches:
         answered = sum(batch.answered + batch.failed for batch in of_run)
         return Waiting(batches=len(of_run), calls=sum(batch.rows for batch in of_run), answered=answered)
 
-    async def submit(self, service_of: Callable[[Batch], BatchService]) -> None:
-        """Submit what was collected, each batch once, and note that its calls may be paid.
-
-        `service_of` gives the interface of a batch that another process has collected. Raise CallError.
-        """
+    def to_submit(self) -> list[Batch]:
+        """Return the batches that are not submitted, with what was collected until now."""
         for batch in self._collecting.values():
             self._close_files(batch)
         self._collecting.clear()
-        for batch in [batch for batch in self._batches.values() if batch.state == "collected"]:
-            service = self._services.setdefault(batch.id, service_of(batch))
-            remote = await service.find(batch.id, batch.created_at, batch.rows)
-            if remote is None:
-                remote = await service.submit(batch.id, batch.operation, self._path(batch, "requests.jsonl"))
-            batch.provider_id, batch.state, batch.said = remote.identity, "submitted", remote.state
-            self._seen_open.add(batch.id)
-            self._write(batch)
-            self._note_paid(batch)
-        self._tidy()
+        self._tidy()  # only now: what was read and is asked for again is in one of these
+        return [batch for batch in self._batches.values() if batch.state == "collected"]
 
-    def unsubmitted(self) -> set[str]:
-        """Return the connections of batches that are not submitted."""
-        return {batch.connection for batch in self._batches.values() if batch.state == "collected"}
+    async def submit(self, batch: Batch, service: BatchService) -> None:
+        """Submit a batch, once, and note that its calls may be paid. Raise CallError."""
+        remote = await service.find(batch.id, batch.created_at, batch.rows)
+        if remote is None:
+            remote = await service.submit(batch.id, batch.operation, self._path(batch, "requests.jsonl"))
+        batch.provider_id, batch.state, batch.said = remote.identity, "submitted", remote.state
+        self._seen_open.add(batch.id)
+        _write_state(self._folder, batch)
+        self._note_paid(batch)
 
-    def make_directly(self, connection: str) -> None:
-        """Forget the batches of a connection that are not submitted: their calls are made directly."""
-        for batch in [b for b in self._batches.values() if b.state == "collected" and b.connection == connection]:
-            unsent = {key: held for key, held in self._held.items() if held.batch is batch}
-            self._unsent |= unsent
-            for key in unsent:
-                del self._held[key]
-            self._remove(batch)
+    def make_directly(self, batch: Batch) -> None:
+        """Forget a batch that is not submitted: its calls are made directly."""
+        unsent = {key: held for key, held in self._held.items() if held.batch is batch}
+        self._unsent |= unsent
+        for key in unsent:
+            del self._held[key]
+        self._remove(batch)
 
-    async def poll(self, service_of: Callable[[Batch], BatchService]) -> Waiting:
+    async def poll(self, service_of_batch: Callable[[Batch], BatchService]) -> Waiting:
         """Ask how far the open batches are, and fetch the results of those that have ended. Raise CallError."""
         for batch in [batch for batch in self._batches.values() if batch.state == "submitted"]:
-            service = self._services.setdefault(batch.id, service_of(batch))
+            service = service_of_batch(batch)
             assert batch.provider_id is not None
             remote = await service.look(batch.provider_id)
             batch.said, batch.answered, batch.failed = remote.state, remote.answered, remote.failed
             # what was cancelled before is submitted again: whoever resumes the run wants the answers
             batch.is_cancelled, batch.error = remote.is_cancelled and batch.id in self._seen_open, remote.error
-            if not remote.is_over:
-                self._seen_open.add(batch.id)
             if remote.is_over:
                 await self._fetch(batch, service, remote)
-            self._write(batch)
-            if not batch.is_open:
                 self._index(batch, is_said=True)
+            else:
+                self._seen_open.add(batch.id)
+                _write_state(self._folder, batch)
         return self.waiting
 
     def close(self) -> None:
@@ -417,17 +398,7 @@ class Batches:
                 os.fsync(file.fileno())
                 file.close()
         self._batches[batch.id] = batch
-        self._write(batch)
-
-    def _write(self, batch: Batch) -> None:
-        path = self._path(batch, "json")
-        with storage_errors(path):
-            written = path.with_suffix(".new")
-            with written.open("wb") as file:
-                file.write(orjson.dumps(asdict(batch)))
-                file.flush()
-                os.fsync(file.fileno())
-            written.replace(path)
+        _write_state(self._folder, batch)
 
     def _path(self, batch: Batch, kind: str) -> Path:
         return self._folder / f"{batch.id}.{kind}"
@@ -446,32 +417,23 @@ class Batches:
         """Keep a row for each call that the provider has taken, with what it may cost, until its answer is recorded."""
         held = {one.call_id for one in self._held.values() if one.batch is batch}
         error = f"in batch {batch.provider_id}; not answered yet"
+        unanswered: dict[str, Any] = {"error": error, "error_kind": UNANSWERED, "batch_id": batch.provider_id}
         spools: dict[str, Spool] = {}
-        try:
+        with ExitStack() as opened:
             for row, estimate, _ in self._calls_of(batch):
                 owner = row.experiment_id
                 if owner is None or row.call_id not in held:
                     continue
                 if owner not in spools:
-                    spools[owner] = Spool(self._store, owner, f"batch-{batch.id}").__enter__()
-                unanswered: dict[str, Any] = {"error": error, "error_kind": UNANSWERED, "batch_id": batch.provider_id}
+                    spools[owner] = opened.enter_context(Spool(self._store, owner, f"batch-{batch.id}"))
                 paid = replace(row, estimated_usd=estimate, recorded_at=batch.created_at, **unanswered)
                 spools[owner].add("calls", paid, flush=False)
-        finally:
-            for spool in spools.values():
-                spool.__exit__(None, None, None)
 
     async def _fetch(self, batch: Batch, service: BatchService, remote: Remote) -> None:
-        path = self._path(batch, "results.jsonl")
-        with storage_errors(path):
-            written = path.with_suffix(".new")
-            with written.open("wb") as file:
-                await service.fetch(remote, file)
-                file.flush()
-                os.fsync(file.fileno())
-            written.replace(path)
+        with _whole(self._path(batch, "results.jsonl")) as file:
+            await service.fetch(remote, file)
         batch.state = "ended"
-        self._write(batch)
+        _write_state(self._folder, batch)
         await service.tidy(remote)
 
     def _index(self, batch: Batch, *, is_said: bool) -> None:
@@ -530,6 +492,31 @@ class Batches:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
+def service_of(endpoint: Endpoint) -> BatchService:
+    """Return the batch interface of an endpoint. Raise CallError if it has none."""
+    made = endpoint.client.batches()
+    if made is None:
+        raise CallError("bad_request", f"connection {endpoint.name!r}: mode: batch: got an endpoint without batches")
+    return made
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[IO[bytes]]:
+    """Write a file, which is on disk whole after the block, or as it was before. Raise StorageError."""
+    written = path.with_suffix(".new")
+    with storage_errors(path):
+        with written.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        written.replace(path)
+
+
+def _write_state(folder: Path, batch: Batch) -> None:
+    with _whole(folder / f"{batch.id}.json") as file:
+        file.write(orjson.dumps(asdict(batch)))
+
+
 def limits_of(connection: ConnectionSpec) -> BatchSpec:
     """Return how batches of a connection are used."""
     return connection.batch if isinstance(connection, RemoteConnection) else BatchSpec()
@@ -560,8 +547,7 @@ def note_cancelled(store: Store, run: str, batches: Iterable[Batch]) -> None:
             for path in folder.glob(f"{batch.id}.*"):
                 path.unlink(missing_ok=True)
         elif batch.is_open:
-            with storage_errors(folder):
-                (folder / f"{batch.id}.json").write_bytes(orjson.dumps(asdict(replace(batch, said="cancelling"))))
+            _write_state(folder, replace(batch, said="cancelling"))
     with suppress(OSError):  # there are others
         folder.rmdir()
 

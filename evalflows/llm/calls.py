@@ -165,7 +165,7 @@ class Caller:
         if row is None:
             with ledger.making(key) as made:
                 row = await self._answered(self._row(kind, key, text, request, repeat), request, read)
-                if recorder and row.error_kind in NOT_ATTEMPTED:  # by a batch: it was not made
+                if recorder and row.batch_id is not None and row.error_kind in NOT_ATTEMPTED:  # no batch has made it
                     recorder.keep(row)
                     recorder.failed.append(row)
                 elif recorder:

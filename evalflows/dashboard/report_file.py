@@ -11,7 +11,7 @@ from evalflows.dashboard.pairs import comparison_page
 from evalflows.dashboard.rendering import Page, Query, Site, anchor_of, one_file
 from evalflows.dashboard.two_judges import two_judges_page
 from evalflows.reports.decisions import Decision
-from evalflows.reports.grids import grids_on
+from evalflows.reports.grids import cells_on
 from evalflows.reports.markdown_pages import (
     MOST_CANDIDATES,
     Reported,
@@ -59,11 +59,8 @@ def _parts(what: Reported) -> list[ReportPage]:
         case ReportedExperiments():
             decided = map(_decision, what.decisions)
             judged = _two_judges(what.store, what.identities)
-            cells = (
-                [_experiment(run_groups(what.store, what.identities)[0])]
-                if grids_on(what.store, what.identities)
-                else []
-            )
+            are_cells = bool(cells_on(what.store, what.identities))
+            cells = [_experiment(run_groups(what.store, what.identities)[0])] if are_cells else []
             return [*decided, *cells, *judged, *_comparisons(what), *map(_experiment, what.identities)]
 
 

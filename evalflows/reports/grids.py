@@ -32,13 +32,20 @@ class GridTable(NamedTuple):
     rows: "Sequence[tuple[str, Sequence[Cell | None]]]"
 
 
-def grids_on(store: Store, experiments: Sequence[str]) -> "Sequence[Grid]":
-    """Return a grid for each metric, if the experiments are all cells of one matrix, in the spec's order; else none."""
+def cells_on(store: Store, experiments: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+    """Return the levels of each experiment, by its id, if they are all cells of one matrix; else nothing."""
     if len(experiments) < 2:
-        return ()
+        return {}
     (rows,) = ask(store, (_CELLS, [list(experiments)]))
     cells: dict[str, Mapping[str, str]] = {identity: from_json(factors) or {} for identity, _, factors in rows}
     if {*cells} != {*experiments} or len({group for _, group, _ in rows}) > 1 or not all(cells.values()):
+        return {}
+    return cells
+
+
+def grids_on(store: Store, experiments: Sequence[str]) -> "Sequence[Grid]":
+    """Return a grid for each metric, if the experiments are all cells of one matrix, in the spec's order; else none."""
+    if not (cells := cells_on(store, experiments)):
         return ()
     from evalflows.analysis.grid import grids_of  # late: specs are slow to import, and few runs have a matrix
 

@@ -114,13 +114,8 @@ def ways_table(calls: Sequence[PlannedCallsDocument]) -> Table:
     """Return one row per caller whose calls cost something: their cost as planned, and in other ways."""
     from evalflows.analysis.plan import money
 
-    columns = {
-        "all direct": "direct",
-        "less the ledger": "ledger",
-        "cached beginnings": "prefixes",
-        "in batches": "batch",
-    }
-    out = _right(table("USD", "as planned", *columns), 1, 2 + len(columns))
+    columns = {"direct": "direct", "ledger": "ledger", "cache": "prefixes", "batch": "batch"}
+    out = _right(table("USD", "planned", *columns), 1, 2 + len(columns))
     for call in calls:
         ways: Mapping[str, float | None] = call["ways"]  # type: ignore[assignment]
         if ways["direct"]:

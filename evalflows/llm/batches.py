@@ -89,6 +89,8 @@ class Client(Protocol):
 
     def batches(self) -> BatchService | None: ...
 
+    def without_secrets(self, text: str) -> str: ...
+
 
 class Endpoint(Protocol):
     """An endpoint, as far as batches know it."""
@@ -248,7 +250,7 @@ class Batches:
         )
         self.progress += 1
 
-    def answer(self, held: Held, owner: str | None) -> Answer | CallError | None:
+    def answer(self, held: Held, endpoint: Endpoint, owner: str | None) -> Answer | CallError | None:
         """Return the answer of a call; the error with which it ended; None if its batch has not ended, or if another
         than this owner pays for it and has not read it yet."""
         batch = held.batch
@@ -258,7 +260,7 @@ class Batches:
             why = batch.error or f"it ended as {batch.said or 'unknown'}"
             kind: ErrorKind = "stopped" if batch.is_cancelled else "expired"
             return CallError(kind, f"batch {batch.provider_id or batch.id} has no answer for this call: {why}")
-        answer = _read(self._line(batch, held.place))
+        answer = _read(endpoint.client.without_secrets(self._line(batch, held.place).decode()))
         if isinstance(answer, CallError) and answer.kind == "expired" and batch.is_cancelled:
             return CallError("stopped", str(answer))
         return answer
@@ -568,7 +570,7 @@ def _call_in(line: bytes) -> str | None:
     return identity if isinstance(identity, str) else None
 
 
-def _read(line: bytes) -> Answer | CallError:
+def _read(line: str) -> Answer | CallError:
     """Return the response in a line of results, or the error in its place."""
     result = orjson.loads(line)
     response, error = result.get("response"), result.get("error")

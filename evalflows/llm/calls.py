@@ -193,7 +193,7 @@ class Caller:
         if held is None:
             await self._collect(batches, row, request, Earlier(), None)
         assert held is not None
-        answer = batches.answer(held, row.experiment_id)
+        answer = batches.answer(held, self.endpoint, row.experiment_id)
         if answer is None:
             await self._put_off(batches)
         assert answer is not None

@@ -196,7 +196,7 @@ class Client(ABC):
         except Exception as error:
             return self._redacted(classify(error))
         try:
-            body = json.loads(_json_in(self._without_key(text, MIN_PROVIDER_KEY_CHARS)))
+            body = json.loads(_json_in(self.without_secrets(text)))
         except RecursionError:
             return self._redacted(_unreadable("the answer is nested too deeply", text))
         except ValueError:
@@ -213,6 +213,11 @@ class Client(ABC):
         made.settle(self._url)
         return Response(body, headers, made.seconds)
 
+    def without_secrets(self, text: str) -> str:
+        """Redact the key and the secrets in headers in what was received: only long ones, as a short key may be a plain
+        word, as with local servers."""
+        return self._without_key(text, MIN_PROVIDER_KEY_CHARS)
+
     def _redacted(self, fault: CallError) -> CallError:
         """Return an error without the key, and without its cause, which may contain it."""
         fault.args = (self._without_key(str(fault)),)
@@ -221,10 +226,7 @@ class Client(ABC):
         return fault
 
     def _without_key(self, text: str, shortest: int = SHORTEST_KEY) -> str:
-        """Redact the key and the secrets in headers: providers quote what they reject.
-
-        In answers only long ones: a short key may be a plain word, as with local servers.
-        """
+        """Redact the key and the secrets in headers: providers quote what they reject."""
         for secret in self._secrets:
             text = without_key(text, secret, shortest)
         return text

@@ -375,6 +375,17 @@ def test_batches_send_nothing_that_direct_calls_may_not_send(
     assert len(endpoint.headers) >= 6 and not sent & {"openai-organization", "x-secret", "authorization"}, sent
 
 
+def test_a_key_that_an_answer_quotes_is_not_kept(endpoint: BatchEndpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = "sk-0123456789abcdef"
+    monkeypatch.setenv("MY_KEY", key)
+    endpoint.answer = lambda _: completion(f"my key is {key}")
+    asked = spec(endpoint)
+    fields = {**asked.connections["m"].model_dump(exclude_unset=True), "api_key_env": "MY_KEY"}
+    run(ExperimentSpec.model_validate({**asked.model_dump(exclude_unset=True), "connections": {"m": fields}}))
+    assert rows("select distinct outputs ->> 'output' from outputs") == [("my key is …",)]
+    assert one("select count(*) from calls where response::varchar like '%0123456789abcdef%'") == (0,)
+
+
 def test_files_are_within_the_limits_of_rows_and_bytes(endpoint: BatchEndpoint) -> None:
     run(spec(endpoint, {"rows": 8}))
     assert [batch["request_counts"]["total"] for batch in endpoint.batches.values()] == [8, 8, 4]

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -116,7 +117,9 @@ def test_a_gate_does_not_decide_on_conversations_whose_user_failed() -> None:
 
     def answer(request: Request) -> Reply:
         text = json.dumps(request["messages"])
-        number = int(text.partition("goal ")[2][:2])
+        if not (found := re.search(r"goal (\d\d)", text)):
+            return completion('{"ok": true}')  # the trial of parameters
+        number = int(found[1])
         if "response_format" in request:
             return completion(json.dumps({"reasoning": "so", "verdict": "kept" if number % 8 else "gave_up"}))
         is_user = request["messages"][0]["role"] == "system"

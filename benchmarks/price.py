@@ -1,4 +1,4 @@
-"""Benchmark: what 1,000 examples cost, with two targets, two judges and one judge of pairs: direct, cached, batched.
+"""Benchmark: what 1,000 examples cost, with two targets, two judges and a judge of pairs, in each way to pay less.
 
 Run from the repository's root: `python -m benchmarks.price`. The provider is a server of the tests. It charges input
 tokens, cached tokens at a tenth, output tokens and batches at half by its own list, and knows nothing of what Evalflows
@@ -28,6 +28,8 @@ PRICES = {
 }
 RUBRIC = "An answer is good if it names the product, the step and the place where it is found. " * 60
 """About 1,200 tokens, as rubrics with worked examples have."""
+TICKET = "The lamp went out after the update, and neither the switch nor the app turns it on again. " * 40
+"""About 900 tokens that each answer and each judgement is about."""
 CHARS_A_TOKEN, KEPT_CHARS = 4, 4096
 HALF = 0.5
 
@@ -66,24 +68,27 @@ class Provider:
         return reply
 
 
-def spec(base_url: str, count: int, mode: str) -> ExperimentSpec:
+def spec(base_url: str, count: int, mode: str, bundle: str | None) -> ExperimentSpec:
     connection = {"kind": "endpoint", "base_url": base_url, "model": "m", "batch": {"poll_s": 0.2}, **PRICES}
     targets = [
-        {"kind": "chat", "name": name, "connection": "m", "user": f"{name}: {{question}}"}
+        {"kind": "chat", "name": name, "connection": "m", "user": f"{name}: {{question}}\n{{ticket}}"}
         for name in ("plain", "brief")
     ]
     judges = [
-        {"use": "rubric", "name": name, "connection": "m", "args": {"rubric": f"{name}. {RUBRIC}"}}
+        {"use": "rubric", "name": name, "connection": "m", "args": {"rubric": f"{name}. {RUBRIC}"}, "bundle": bundle}
         for name in ("helpful", "complete")
     ]
     pairwise = {"use": "pairwise_preference", "connection": "m", "args": {"criteria": {"useful": RUBRIC}}}
     rows = [
-        {"id": f"e{n}", "inputs": {"question": f"How do I change setting {n} of device {n % 37}?"}}
+        {
+            "id": f"e{n}",
+            "inputs": {"question": f"How do I change setting {n} of device {n % 37}?", "ticket": f"{n}: {TICKET}"},
+        }
         for n in range(count)
     ]
     return ExperimentSpec.model_validate(
         {
-            "name": f"price of {mode}",
+            "name": f"price of {bundle or mode}",
             "mode": mode,
             "use_cache": False,
             "dataset": {"rows": rows},
@@ -117,14 +122,16 @@ def main() -> None:
         from evalflows.store import connect
 
         figures: dict[str, float] = {}
-        for way, mode, has_cache in (
-            ("direct", "direct", False),
-            ("with beginnings from a cache", "direct", True),
-            ("in batches", "batch", False),
+        for way, mode, has_cache, bundle in (
+            ("direct", "direct", False, None),
+            ("with beginnings from a cache", "direct", True, None),
+            ("in batches", "batch", False, None),
+            ("judges in a bundle", "direct", False, "judges"),
+            ("all of these", "batch", True, "judges"),
         ):
             provider = Provider(has_cache=has_cache)
             with served(provider) as base_url:
-                run(spec(base_url, count, mode))
+                run(spec(base_url, count, mode, bundle))
             charged = provider.direct_usd + provider.batch_usd
             with connect() as catalog:
                 newest = "(select max(started_at) from experiments)"

@@ -1,7 +1,6 @@
 """Run an experiment: freeze the dataset, answer it with every target, evaluate every answer, test differences."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from prefect.task_runners import ThreadPoolTaskRunner
@@ -12,6 +11,7 @@ from evalflows.engine.order import waves_of
 from evalflows.flows.light_flow import light_flow
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.announce import announce
+from evalflows.tasks.bundles import check_bundles
 from evalflows.tasks.controls import run_controls
 from evalflows.tasks.finish import calls_end_with_the_flow, finish, raise_failures
 from evalflows.tasks.progress import completed, fails_with_gate, planned_of, raise_if_failed, run_name
@@ -52,7 +52,11 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None, final: bool 
     with lease_of(spec, resume) as lease:
         experiments = start_experiments(run, resume)
         waves = waves_of(rounds_of(experiments), spec.batch)
-        why_stop = partial(why_gates_stop, run, experiments) if spec.batch is not None and resume is None else None
+
+        def why_stop() -> str | None:
+            check_bundles(run, experiments)
+            return why_gates_stop(run, experiments)
+
         with calls_end_with_the_flow(run):
             controls = run_controls.submit(run, experiments)
             done = work_through(
@@ -62,9 +66,11 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None, final: bool 
                 answer_and_judge(run),
                 planned_of(experiments),
                 begun=[controls],
-                why_stop=why_stop,
+                why_stop=why_stop if spec.batch is not None and resume is None else None,
             )
             combine_scores(run, experiments)
+            if spec.bundles:
+                check_bundles(run, experiments)
         lease.check()
         lacking = finish(run, experiments, done.stopped)
         if spec.check_results:

@@ -1,5 +1,5 @@
-"""Judges whose scores decide nothing: known-answer controls or people's labels do not validate them, or their fallback
-judged most items. Gates, verdicts, tables and pages all ask here.
+"""Judges whose scores decide nothing: known-answer controls or people's labels do not validate them, sharing a call
+changes their scores, or their fallback judged most items. Gates, verdicts, tables and pages all ask here.
 
 It is light: commands that list load it without pydantic, pandas or scipy.
 """
@@ -11,7 +11,15 @@ from typing import Any, NamedTuple
 from evalflows.specs.metric_names import base_metric
 from evalflows.store.described import from_described, panels_of
 from evalflows.store.queries.people_checks import people_checks
-from evalflows.store.records import ComparisonSetRow, ExperimentRow, Reason, ReasonCode, controls_batch, from_json
+from evalflows.store.records import (
+    ComparisonSetRow,
+    ExperimentRow,
+    Reason,
+    ReasonCode,
+    bundles_batch,
+    controls_batch,
+    from_json,
+)
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
@@ -26,7 +34,8 @@ FALLBACK = "fallback "
 
 _CONTROLS = """
 select batch_id, subject_id, passed, message, reason_code from checks
-where batch_id in ({}) and subject_kind = 'judge' and name = 'controls' and passed is distinct from true
+where batch_id in ({}) and subject_kind = 'judge' and name in ('controls', 'bundle') and passed is distinct from true
+order by name desc
 """
 
 _METRICS = """
@@ -68,6 +77,8 @@ _WORDS: Mapping[ReasonCode, str] = {
     "judge_not_validated": "judge not validated",
     "judge_rejected_by_people": "judge rejected by people's labels",
     "judged_by_fallback": "judged by the fallback",
+    "bundle_disagrees": "judges differently in its bundle",
+    "bundle_not_checked": "bundle not checked",
 }
 
 
@@ -131,9 +142,10 @@ def _evaluator(metric: str, names: Sequence[str]) -> str:
 
 
 def by_controls(store: Store, groups: Collection[str]) -> dict[str, dict[str, Exclusion]]:
-    """Return the judges of run groups that known-answer controls do not validate, by group and judge."""
+    """Return the judges of run groups that known-answer controls do not validate, or that judge differently when they
+    share a call, by group and judge."""
     found: dict[str, dict[str, Exclusion]] = {group: {} for group in groups}
-    batches = {controls_batch(group): group for group in groups}
+    batches = {batch: group for group in groups for batch in (controls_batch(group), bundles_batch(group))}
     for batch, judge, passed, message, stored in _rows(store, _CONTROLS, batches):
         code: ReasonCode = stored or ("judge_not_validated" if passed is None else "judge_failed_validation")
         reason = Reason(code, message or "not checked")

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from inspect import isawaitable, signature
 from itertools import combinations, groupby, islice
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
+from evalflows.analysis.bundle_checks import earlier_check
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.experiment_metrics import PairedExperimentMetric
 from evalflows.analysis.figures import figure, given_figure, shares_text
@@ -37,6 +39,7 @@ from evalflows.engine.spec_evaluators import PreparedEvaluator, evaluator_versio
 from evalflows.engine.spec_targets import target_version
 from evalflows.engine.views import example_view, target_arguments
 from evalflows.evaluators.binding import Bound
+from evalflows.evaluators.bundle import Task, joined
 from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Caller, Completer, Embedder, Endpoint, Kind, Read
 from evalflows.llm.connections import address, known, resolve
@@ -54,6 +57,7 @@ from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, SlicedMetric, base_metric, is_pass_k, metric_of, sliced_metric
+from evalflows.specs.protocols import Completion, Message
 from evalflows.specs.target import ChatTarget, ConversationTarget, HttpTarget, PythonTarget, asked
 from evalflows.stats.paired import paired_difference
 from evalflows.stats.power import (
@@ -131,7 +135,7 @@ MAX_LEDGER_LOOKUPS = 20_000
 MAX_DRY_RUNS = 200
 """The most requests that are built to estimate their size."""
 
-CallKind = Literal["target", "judge", "controls", "anchors", "summary", "pairwise"]
+CallKind = Literal["target", "judge", "controls", "bundle", "anchors", "summary", "pairwise"]
 
 Evaluator = PreparedEvaluator[FallbackSpec]
 
@@ -1256,6 +1260,36 @@ def judge_requests(
     return by_example
 
 
+def shared_requests(
+    judges: Sequence[PreparedEvaluator[EvaluatorSpec]],
+    name: str,
+    connection: ConnectionSpec,
+    examples: Sequence[ExampleRow],
+) -> list[RecordedRequest]:
+    """Return the requests of a bundle's judges, one for each example on which all of them ask for something."""
+    recorder = RequestRecorder(name, connection)
+    complete, of_example = Completer(recorder, model_of(connection, judges[0].spec.model)), list[Task]()
+
+    async def note(messages: str | Sequence[Message], *, schema: dict[str, Any] | None = None, **_: Any) -> Completion:
+        of_example.append(Task(messages=messages, schema=schema or {}))
+        raise RequestRecordedError
+
+    async def dry_run_all() -> None:
+        for example in examples:
+            of_example.clear()
+            for judge in judges:
+                described = Described(judge.spec.sees)
+                arguments = described.arguments(reference_as_answer(judge.bound, example))
+                await _dry_run(judge.bound.call, {**arguments, "complete": described.complete(note), "embed": None})
+            if len(of_example) == len(judges):
+                task = joined(of_example)
+                with suppress(RequestRecordedError):
+                    await complete(task.messages, schema=task.schema)
+
+    _run_in_thread(dry_run_all())
+    return [replace(request, tokens_out=len(judges) * request.tokens_out) for request in recorder.requests]
+
+
 async def _dry_run(call: Callable[[Mapping[str, Any]], Any], available: Mapping[str, Any]) -> bool:
     """Return whether the call made a model request or returned; False if it raised before either."""
     try:
@@ -1493,7 +1527,10 @@ def calls_of_judges(inputs: PlanInputs) -> Iterator[PlannedCalls]:
     Evaluators without a model have no line, nor do fallbacks, which are used only on failure.
     """
     for evaluator in inputs.prepared.evaluators:
-        yield from _of_evaluator(inputs, evaluator)
+        if not evaluator.bundled:
+            yield from _of_evaluator(inputs, evaluator)
+        elif evaluator.name == evaluator.bundled[0].name:
+            yield from _of_bundle(inputs, evaluator)
     for evaluator in inputs.prepared.summary_evaluators:
         yield from _of_summary(inputs, evaluator)
     if inputs.spec.compare is not None:
@@ -1512,13 +1549,50 @@ def _of_evaluator(inputs: PlanInputs, evaluator: PreparedEvaluator[EvaluatorSpec
             caller = judge.name if tier is evaluator else f"{judge.name}: {tier.name}"
             per_run = len(inputs.spec.targets) * share * judge.calls_per_judgement
             yield _line(inputs, judge, caller, per_run=per_run, note="; ".join(note for note in notes if note) or None)
-    if evaluator.spec.controls and judge is not None:  # the controls of a cascade go to its last tier
+    if judge is not None:  # the controls of a cascade go to its last tier
+        yield from _tests_of(inputs, evaluator, judge)
+
+
+def _tests_of(inputs: PlanInputs, evaluator: PreparedEvaluator[EvaluatorSpec], judge: _Judge) -> Iterator[PlannedCalls]:
+    """Yield the controls and anchors of a judge."""
+    if evaluator.spec.controls:
         yield _of_controls(inputs, judge, evaluator.spec.controls)
-    if evaluator.spec.anchors is not None and judge is not None:
+    if evaluator.spec.anchors is not None:
         n_anchors = len(read_anchors(inputs.store, evaluator.spec.anchors))
         count = n_due(evaluator.spec.anchors, n_anchors, len(inputs.examples) * inputs.spec.repetitions, AT_LEAST)
         fixed = ceil(count * judge.calls_per_judgement)
         yield _line(inputs, judge, f"{judge.name}: anchors", fixed=fixed, kind="anchors")
+
+
+def _of_bundle(inputs: PlanInputs, first: PreparedEvaluator[EvaluatorSpec]) -> Iterator[PlannedCalls]:
+    """Yield a line for the calls that the judges of a bundle share, of which the first is given; one for each that is
+    tried alone; and one for the controls and anchors of each, which judges alone."""
+    sample, members, spec = draw(first.spec, inputs.examples), first.bundled, inputs.spec
+    judged = [example for example in inputs.examples if sample is None or example.example_id in sample.drawn]
+    share, alone = len(judged) / len(inputs.examples), [_judge(inputs, one, judged, one) for one in members]
+    known = [judge for judge in alone if judge is not None]
+    connection = inputs.connection(known[0].connection)
+    past = calls_of_judge(inputs.store, first.name, evaluator_version(first, spec.connections))
+    requests = shared_requests(members, known[0].connection, connection, judged[:MAX_DRY_RUNS])
+    mode = mode_of(first.spec.mode, spec, connection)
+    shared = replace(
+        known[0],
+        size=size_of(inputs, connection, known[0].model, past, requests, by="judge", mode=mode),
+        calls_per_judgement=max(judge.calls_per_judgement for judge in known),
+    )
+    names = ", ".join(member.name for member in members)
+    per_run = len(spec.targets) * share * shared.calls_per_judgement
+    notes = ["in one call", None if share == 1 else f"a sample of {share:.0%}"]
+    yield _line(inputs, shared, names, per_run=per_run, note="; ".join(note for note in notes if note))
+    of_spec = spec.bundles[first.spec.bundle or ""]
+    versions = [evaluator_version(replace(one, bundled=members), spec.connections) for one in members]
+    are_tried = all(earlier_check(inputs.store, version) is not None for version in versions)
+    n_tried = min(max(member.bundle_sample for member in of_spec), len(judged))
+    for judge, member in zip(known, members, strict=True):
+        if not are_tried and not all(one.bundle_unchecked for one in of_spec):
+            fixed = ceil(2 * n_tried * judge.calls_per_judgement)
+            yield _line(inputs, _directly(judge), f"{judge.name}: alone", fixed=fixed, kind="bundle")
+        yield from _tests_of(inputs, member, judge)
 
 
 def _of_controls(inputs: PlanInputs, judge: _Judge, controls: int) -> PlannedCalls:

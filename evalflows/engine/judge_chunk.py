@@ -10,12 +10,14 @@ import asyncio
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from inspect import signature
 from itertools import islice
 from typing import Any, Generic, NamedTuple
 
 from evalflows.engine.anchors import Due
+from evalflows.engine.bundles import SharedCalls
 from evalflows.engine.contents import unseen_in
 from evalflows.engine.job import Job, Loaded, Subject
 from evalflows.engine.judgement import judge_by_rule, judge_with
@@ -178,7 +180,13 @@ class Judging(Generic[Subject]):
             judges = [evaluator for evaluator in evaluators if not evaluator.is_rule]
             rules = self._judge_by_rules([evaluator for evaluator in evaluators if evaluator.is_rule], subjects)
             anchors = () if last else self._judge_anchors(self._n_seen)
-            await asyncio.gather(rules, *(self._judge_with(judge, subjects) for judge in judges), *anchors)
+            bundles = defaultdict[str, list[RunnableEvaluator]](list)
+            for judge in judges:
+                if judge.bundle is not None:
+                    bundles[judge.bundle].append(judge)
+            alone = (self._judge_with(judge, subjects) for judge in judges if judge.bundle is None)
+            together = (self._judge_together(members, subjects) for members in bundles.values())
+            await asyncio.gather(rules, *alone, *together, *anchors)
         self._is_spent = bool(self._over_budget)
 
     def _anchors_due(self) -> list[Due]:
@@ -266,6 +274,45 @@ class Judging(Generic[Subject]):
             await self._run_all(judge, pending, [tier], is_async=tier.bound.is_async)
             pending = undecided or []
 
+    async def _judge_together(self, judges: Sequence[RunnableEvaluator], subjects: Sequence[Subject]) -> None:
+        """Judge each subject by all judges of a bundle at once, so that they share their calls.
+
+        A judge that has judged a subject before is asked again beside the others, and its answer is dropped: else they
+        would ask for something else than they did then, and pay again.
+        """
+        pending = [{*self._pending(judge, subjects)} for judge in judges]
+        requested = [judge.requested for judge in judges]
+
+        async def judge_all(number: int) -> None:
+            subject, calls = subjects[number], SharedCalls(judges)
+
+            async def judge_one(place: int) -> None:
+                judge, sharing = judges[place], calls.with_shared_calls(judges[place])
+                try:
+                    if number in pending[place]:
+                        await self._judge(judge, sharing, requested[place], {}, None, subject)
+                    else:
+                        await self._ask_again(sharing, requested[place], subject)
+                finally:
+                    calls.end(judge)
+
+            try:
+                await asyncio.gather(*map(judge_one, range(len(judges))))
+            finally:
+                calls.close()
+
+        numbers = sorted(number for number in set[int]().union(*pending))
+        await self._run_all(judge_all, numbers, judges[:1], is_async=True)
+
+    async def _ask_again(self, judge: RunnableEvaluator, requested: frozenset[str], subject: Subject) -> None:
+        """Let a judge ask what it has asked about a subject before."""
+        job, key = self._job, self._job.id_of(subject)
+        if job.settled(judge, subject):
+            return
+        available, owner = job.arguments(requested, subject, ()), job.owner_of(subject)
+        with suppress(Deferred):
+            await judge_with(judge, available, spool=self._spool, experiment_id=owner, subject_id=key)
+
     async def _run_all(
         self,
         work: Callable[[Any], Coroutine[Any, Any, None]],
@@ -327,7 +374,7 @@ class Judging(Generic[Subject]):
                 spent[key] = results[0]
                 undecided.append(subject)
                 return
-            results = results if tier is evaluator else decided_by(tier, results)
+            results = decided_by(tier, results) if isinstance(tier.spec, TierSpec) else results
         self._keep(evaluator, tier, subject, results, time.perf_counter() - began)
         self._count(1)
 

@@ -180,7 +180,7 @@ def _recorder(evaluator: RunnableEvaluator, spool: Spool, experiment_id: str, su
         check=spool.check,
         experiment_id=experiment_id,
         subject_id=subject_id,
-        evaluator=evaluator.bound.name,
+        evaluator=evaluator.caller or evaluator.bound.name,
         calls=evaluator.calls,
         budget=evaluator.budget,
         ledger=evaluator.ledger,

@@ -20,6 +20,7 @@ from evalflows.engine.spec_evaluators import (
     composite_version,
     connections_of,
     evaluator_version,
+    in_bundles,
     is_ours,
     prepare_evaluator,
 )
@@ -150,6 +151,12 @@ def prepare(spec: Of) -> Prepared[Of]:
     named = connections_of((*bound.of_runs, *pairwise))
     named |= {name for target in targets for name, _ in target.connections}
     written: dict[str, Any] = {"connections": with_shared(spec.connections, named)}
+    for judge in bound.evaluators:
+        connection = written["connections"].get(judge.connection) if judge.bundled else None
+        if connection is not None and connection.answer_form == "text":
+            got = f"connection {judge.connection!r} with answer_form: text"
+            wanted = "json_schema or tool_call, since an answer per judge is an object"
+            raise InputError(f"evaluator {judge.name!r}: bundle: got {got}, wanted {wanted}")
     if not isinstance(spec, ComparisonSpec):
         written["metrics"] = _metrics(spec, bound.of_runs)
     return replace(bound, spec=cast("Of", spec.model_copy(update=written)), pairwise=pairwise)
@@ -159,9 +166,10 @@ def bind(spec: Of) -> Prepared[Of]:
     """Bind the evaluators of a spec that was prepared before, and stored with an experiment or a comparison."""
     scope: Scope = "pair" if isinstance(spec, ComparisonSpec) else "item"
     summaries = spec.summary_evaluators if isinstance(spec, ExperimentSpec) else ()
+    evaluators: list[PreparedEvaluator[Any]] = [prepare_evaluator(evaluator, scope) for evaluator in spec.evaluators]
     return Prepared(
         spec=spec,
-        evaluators=[prepare_evaluator(evaluator, scope) for evaluator in spec.evaluators],
+        evaluators=in_bundles(evaluators) if isinstance(spec, ExperimentSpec) else evaluators,
         summary_evaluators=[prepare_evaluator(evaluator, "run") for evaluator in summaries],
     )
 

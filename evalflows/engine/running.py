@@ -102,6 +102,8 @@ class RunnableEvaluator:
     controls: int | None = None
     tiers: "Sequence[RunnableEvaluator]" = ()
     sample: Sample | None = None  # None: judges every answer
+    bundle: str | None = None  # of the judges with which it shares its calls
+    caller: str = ""  # in the rows of its calls, if these are not for its scores
     isolated: IsolatedEvaluator | None = None  # set if its code runs in separate processes
     yes_and_no: dict[bool, list[EvaluationResult]] = field(default_factory=dict)  # results of a rule, made once
 
@@ -180,6 +182,7 @@ class EvaluatorFactory:
             tiers=[self.judge(tier, name) for tier in evaluator.tiers],
             controls=spec.controls,
             sample=draw(spec, examples) if isinstance(spec, EvaluatorSpec) and examples is not None else None,
+            bundle=spec.bundle if isinstance(spec, EvaluatorSpec) else None,
         )
 
     def judge(self, evaluator: PreparedEvaluator[FallbackSpec], score_name: str | None = None) -> RunnableEvaluator:

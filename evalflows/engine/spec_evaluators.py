@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, cast
 from evalflows import evaluators
 from evalflows.engine.spec_targets import served
 from evalflows.evaluators.binding import Bound, Scope, bind
+from evalflows.evaluators.bundle import joined
 from evalflows.evaluators.composite import combined
 from evalflows.evaluators.declarations import declared_by, package_versions
 from evalflows.evaluators.figures import FIGURES
@@ -152,6 +153,7 @@ class PreparedEvaluator(Generic[Spec]):
     bound: Bound  # for a cascade its first tier, never called under the cascade's name
     tiers: "tuple[PreparedEvaluator[TierSpec], ...]" = ()
     fallback: "PreparedEvaluator[FallbackSpec] | None" = None
+    bundled: "tuple[PreparedEvaluator[Spec], ...]" = ()  # all judges of its bundle, as they are without it
 
     @property
     def name(self) -> str:
@@ -204,6 +206,25 @@ def prepare_evaluator(spec: Kind, scope: Scope = "item") -> PreparedEvaluator[Ki
     return PreparedEvaluator(spec=spec, scope=scope, bound=bound, tiers=tiers, fallback=fallback)
 
 
+def in_bundles(evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]) -> list[PreparedEvaluator[EvaluatorSpec]]:
+    """Return evaluators with the judges of their bundles. Raise InputError for one that cannot share a call."""
+    of_bundle: dict[str, list[PreparedEvaluator[EvaluatorSpec]]] = {}
+    for evaluator in evaluators:
+        if (bundle := evaluator.spec.bundle) is None:
+            continue
+        bound, who = evaluator.bound, f"evaluator {evaluator.name!r}: bundle {bundle!r}"
+        if not bound.asks_for("complete") or not bound.is_async:
+            raise InputError(
+                f"{who}: got {evaluator.spec.use}, wanted a built-in judge, or an async function of yours "
+                "that asks for complete"
+            )
+        if bound.asks_for("evaluations", "scores"):
+            raise InputError(f"{who}: got a judge of scores, wanted one that asks for none")
+        of_bundle.setdefault(bundle, []).append(evaluator)
+    members = {bundle: tuple(found) for bundle, found in of_bundle.items()}
+    return [replace(each, bundled=members.get(each.spec.bundle or "", ())) for each in evaluators]
+
+
 def evaluator_version(evaluator: PreparedEvaluator[FallbackSpec], connections: Mapping[str, ConnectionSpec]) -> str:
     """Return a hash of an evaluator's source, constants, settings, packages, model, endpoint and fallback."""
     spec, function = evaluator.spec, evaluator.bound.function
@@ -215,7 +236,9 @@ def evaluator_version(evaluator: PreparedEvaluator[FallbackSpec], connections: M
     files = [located(spec.args[name]).read_bytes() for name in getattr(function, FILES, ()) if name in spec.args]
     repeats = [[bound.repeats, bound.combine]] if (bound := evaluator.bound).repeats > 1 else []
     packages, sees = package_versions(function), [sorted(spec.sees)] if spec.sees else []
-    return version_of(function, sorted(spec.args.items()), judge, *files, *fallback, *repeats, *packages, *sees)
+    bundle = [version_of(joined, [evaluator_version(one, connections) for one in evaluator.bundled])]
+    others = [*files, *fallback, *repeats, *packages, *sees, *(bundle if evaluator.bundled else ())]
+    return version_of(function, sorted(spec.args.items()), judge, *others)
 
 
 def _cascade(spec: JudgeSpec, tiers: Sequence[Bound]) -> Bound:

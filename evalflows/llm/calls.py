@@ -437,6 +437,11 @@ class Completer:
     def __init__(self, caller: Caller, model: str | None) -> None:
         self.endpoint, self._caller, self._model = caller.endpoint, caller, model
 
+    @property
+    def model(self) -> str | None:
+        """The model that it asks unless a call names another."""
+        return self._model
+
     def directly(self) -> "Completer":
         """Return one that waits for no batch."""
         return Completer(self._caller.directly(), self._model)

@@ -19,7 +19,15 @@ from evalflows.analysis.savings import Batched, batched
 from evalflows.reports.confusion import CONFUSIONS, Confusion, confusions_in
 from evalflows.reports.decisions import Decision
 from evalflows.reports.grids import grid_sentences, grids_on
-from evalflows.reports.results import Remark, Result, by_severity, judges_in_sentences, remarks_on, verdict_sentences
+from evalflows.reports.results import (
+    Remark,
+    RemarkKind,
+    Result,
+    by_severity,
+    judges_in_sentences,
+    remarks_on,
+    verdict_sentences,
+)
 from evalflows.reports.slices import field_lines, slice_means
 from evalflows.reports.worst import Worst, is_higher_better, worst_of
 from evalflows.specs.metric_names import MEASURES, is_pass_k
@@ -29,7 +37,7 @@ from evalflows.store.queries.invalid_trials import InvalidTrials, invalid_trials
 from evalflows.store.queries.looks import final_ids
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.queries.progress import spooled_if_unfinished
-from evalflows.store.records import controls_batch, drift_batch
+from evalflows.store.records import bundles_batch, controls_batch, drift_batch
 from evalflows.store.sql import ask, ask_records, record_of, records_of
 from evalflows.store.store import Store
 
@@ -52,12 +60,12 @@ group by connection having cuts > 0 order by connection
 """
 
 _CHECKS = """
-select subject_id, passed, message from checks
-where is_one_of(batch_id, $1) and subject_kind = 'judge' order by subject_id
+select subject_id, passed, message, name from checks
+where is_one_of(batch_id, $1) and subject_kind = 'judge' order by subject_id, name desc
 """
 
 _DRIFTS = """
-select subject_id, passed, message from checks
+select subject_id, passed, message, name from checks
 where is_one_of(batch_id, $1) and name = 'drift' and passed = false order by column_name
 """
 
@@ -173,11 +181,18 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeCheck:
-    """What a judge said of the known-answer controls."""
+    """What a judge said of the known-answer controls, of anchors, or alone instead of in a bundle."""
 
     judge: str
     passed: bool | None
     message: str
+    name: str = "controls"  # or bundle, or drift
+
+    @property
+    def remark(self) -> Remark:
+        passed: RemarkKind = "validated" if self.name == "controls" else "bundled"
+        failed: RemarkKind = "controls" if self.name == "controls" else "bundle"
+        return Remark(passed if self.passed else failed, f"{self.judge}: {self.message}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,7 +326,7 @@ class ExperimentsReport:
         targets = {experiment.experiment_id: experiment.target for experiment in self.experiments}
         for check in self.judge_checks:
             if check.judge not in mentioned:
-                yield Remark("validated" if check.passed else "controls", f"{check.judge}: {check.message}")
+                yield check.remark
         yield from (Remark("drift", drift.message) for drift in self.drifts)
         for (_, metric), exclusion in self.excluded.items():
             if exclusion.reason.code == "judge_rejected_by_people" and exclusion.judge not in mentioned:
@@ -380,7 +395,7 @@ def experiments_report(
     failures, reduced, unpriced, thinking, copies, quarantine, confused, checks, drifts = ask(
         store,
         *((query, [ids]) for query in of_each),
-        (_CHECKS, [[controls_batch(group) for group in run_groups(store, ids)]]),
+        (_CHECKS, [[batch(group) for group in run_groups(store, ids) for batch in (controls_batch, bundles_batch)]]),
         (_DRIFTS, [[drift_batch(group) for group in run_groups(store, ids)]]),
     )
     shown = overviews_of(store, ids)

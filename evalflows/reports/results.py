@@ -42,9 +42,9 @@ _COUNTS = ("scored", "missing", "not_applicable", "sampled_out", "shares")
 Severity = Literal["bad", "warning", "note"]
 
 RemarkKind = Literal[
-    "budget", "missing", "undecided", "drift", "controls", "people", "types", "thinking", "invalid", "quarantine",
-    "copies", "stepped", "panel", "failure", "estimated", "not_applicable", "no_range", "few", "rare", "family",
-    "connection", "batched", "validated", "tried",
+    "budget", "missing", "undecided", "drift", "controls", "bundle", "people", "types", "thinking", "invalid",
+    "quarantine", "copies", "stepped", "panel", "failure", "estimated", "not_applicable", "no_range", "few", "rare",
+    "family", "connection", "batched", "validated", "bundled", "tried",
 ]  # fmt: skip
 
 SEVERITIES: dict[RemarkKind, Severity] = {
@@ -53,6 +53,7 @@ SEVERITIES: dict[RemarkKind, Severity] = {
     "undecided": "warning",  # why a verdict is not enough evidence, or no more than no worse
     "drift": "warning",  # of a judge, as its anchors show
     "controls": "warning",  # a judge that known-answer controls do not validate
+    "bundle": "warning",  # a judge whose scores sharing a call changes, or may change
     "people": "warning",  # a judge that people's labels reject
     "types": "warning",  # text compared with numbers
     "thinking": "warning",  # it is part of answers
@@ -71,6 +72,7 @@ SEVERITIES: dict[RemarkKind, Severity] = {
     "connection": "note",  # whose calls at once were reduced
     "batched": "note",  # answers without a latency
     "validated": "note",  # a judge that they do
+    "bundled": "note",  # a judge whose scores sharing a call does not change
     "tried": "note",  # how many versions: the best is ahead partly by luck
 }
 """How bad each kind of remark is. They are shown in this order."""

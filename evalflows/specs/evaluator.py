@@ -224,6 +224,24 @@ class EvaluatorSpec(JudgeSpec):
         "labels, the median of numbers. `weighted`, of a panel: by each judge's agreement with people's labels",
     )
 
+    bundle: str | None = Field(
+        None,
+        min_length=1,
+        description="A name that several judges of one connection share: they are asked in one call, with an answer "
+        "each",
+    )
+    bundle_sample: int = Field(
+        20,
+        ge=2,
+        description="How many answers each judge of a bundle also judges alone, twice, to see whether sharing a call "
+        "changes its scores; the largest number in the bundle counts",
+    )
+    bundle_unchecked: bool = Field(
+        False,
+        description="Whether gates and verdicts may rest on this judge even if sharing a call changes its scores; this "
+        "is then not tried",
+    )
+
     resample: bool = Field(
         False,
         description="Of a summary evaluator of your own: whether it is a pure function of its lists, so that it may be "
@@ -240,6 +258,16 @@ class EvaluatorSpec(JudgeSpec):
             raise ValueError(f"combine: got {self.combine} without repeats, wanted repeats of at least 2, or a panel")
         if self.combine == "weighted" and not self.panel:
             raise ValueError("combine: got weighted with repeats, wanted mean, median or majority")
+        return self
+
+    @model_validator(mode="after")
+    def _can_share_a_call(self) -> "EvaluatorSpec":
+        if self.bundle is None:
+            if extra := fields_given(self, {"bundle_sample", "bundle_unchecked"}):
+                raise ValueError(f"{extra[0]}: got it without bundle, wanted the name of the bundle")
+        elif self.tiers or self.panel:
+            got = "tiers" if self.tiers else "a panel"
+            raise ValueError(f"bundle: got {self.bundle!r} with {got}, wanted one of the two")
         return self
 
     @model_validator(mode="after")
@@ -285,6 +313,9 @@ _TESTS = ("controls", "anchors")
 
 SAMPLE = {"sample_rate", "sample_seed", "sample_by", "sample_rates"}
 """Fields of an evaluator that define its sample. They belong to the experiment, not to the evaluator's version."""
+
+SHARED = {"connection", "model", "mode", "sees", "repeats", *SAMPLE}
+"""Fields that are the same for all judges of a bundle."""
 
 _OF_MEMBERS = {*JudgeSpec.model_fields} - {"use", "name", *_TESTS}
 """Fields that only the judges of a panel may have."""

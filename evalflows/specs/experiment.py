@@ -1,6 +1,7 @@
 """Experiment specs: a dataset, the targets that answer it, and the evaluators that judge the answers."""
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, Field, ModelWrapValidatorHandler
 from evalflows.specs.comparison import CompareSpec
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import names_to_choose
-from evalflows.specs.evaluator import EvaluatorSpec
+from evalflows.specs.evaluator import SHARED, EvaluatorSpec
 from evalflows.specs.files import change_spec, load_spec
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.matrix import MatrixSpec, expanded
@@ -102,6 +103,7 @@ class ExperimentSpec(ComparedRunSettings, _Experiment, extra="forbid", frozen=Tr
         expand_panels(self)
         self._check_names()
         self._check_evaluators()
+        self._check_bundles()
         self._check_gates()
         self._check_quarantine()
         if sum(self.look_shares) > 1 + 1e-9:
@@ -137,11 +139,26 @@ class ExperimentSpec(ComparedRunSettings, _Experiment, extra="forbid", frozen=Tr
             raise ValueError(f"evaluators: {sampled!r}: got resample, wanted it only for summary_evaluators")
         for evaluator in self.summary_evaluators:
             settings = {"tiers": evaluator.tiers, "a sample": evaluator.is_sampled, "timeout_s": evaluator.timeout_s}
-            settings |= {"repeats": evaluator.repeats > 1, "a panel": evaluator.panel}
+            settings |= {"repeats": evaluator.repeats > 1, "a panel": evaluator.panel, "bundle": evaluator.bundle}
             if unsupported := [name for name, value in settings.items() if value]:
                 raise ValueError(
                     f"summary_evaluators: {evaluator.metric!r}: got {unsupported[0]}, wanted it only for evaluators"
                 )
+
+    def _check_bundles(self) -> None:
+        for name, members in self.bundles.items():
+            if len(members) == 1:
+                raise ValueError(
+                    f"evaluators: bundle {name!r}: got one judge, {members[0].metric}, wanted at least two"
+                )
+            for field, other in product(sorted(SHARED), members[1:]):
+                values = [getattr(member, field) for member in (members[0], other)]
+                if values[0] != values[1]:
+                    who = f"{members[0].metric} and {other.metric}"
+                    raise ValueError(
+                        f"evaluators: bundle {name!r}: {field}: got {values[0]!r} and {values[1]!r} of {who}, wanted "
+                        "the same for all"
+                    )
 
     def _check_gates(self) -> None:
         names = [target.name for target in self.targets]
@@ -203,6 +220,15 @@ class ExperimentSpec(ComparedRunSettings, _Experiment, extra="forbid", frozen=Tr
     def judges(self) -> list[str]:
         """The names of all evaluators."""
         return [evaluator.metric for evaluator in (*self.evaluators, *self.summary_evaluators)]
+
+    @property
+    def bundles(self) -> dict[str, list[EvaluatorSpec]]:
+        """The judges that share their calls, by the name of the bundle."""
+        found: dict[str, list[EvaluatorSpec]] = {}
+        for evaluator in self.evaluators:
+            if evaluator.bundle is not None:
+                found.setdefault(evaluator.bundle, []).append(evaluator)
+        return found
 
     @property
     def panel_members(self) -> frozenset[str]:

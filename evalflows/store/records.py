@@ -52,6 +52,8 @@ ReasonCode = Literal[
     "judge_not_validated",  # its known-answer controls could not be judged
     "judge_rejected_by_people",  # it agrees with people's labels not significantly better than chance
     "judged_by_fallback",  # most scores are its fallback's
+    "bundle_disagrees",  # it gives other scores alone than in a call with other judges
+    "bundle_not_checked",  # whether it does is not known
     "judge_drifted",  # since the baseline was judged
     "judge_position_bias",
     "one_presentation_order",  # the same answer was always shown first
@@ -87,6 +89,7 @@ ReasonCode = Literal[
 EXCLUDED: tuple[ReasonCode, ...] = (
     *("judge_failed_validation", "judge_not_validated"),
     *("judge_rejected_by_people", "judged_by_fallback"),
+    *("bundle_disagrees", "bundle_not_checked"),
 )
 """Codes of judges whose scores decide nothing."""
 
@@ -210,6 +213,11 @@ def uncommitted_id(run_group: str) -> str:
 def controls_batch(run_group: str) -> str:
     """Return the id of the batch of known-answer controls of a run group's judges."""
     return derived_id("controls", run_group)
+
+
+def bundles_batch(run_group: str) -> str:
+    """Return the id of the batch of checks of a run group's judges that share their calls."""
+    return derived_id("bundles", run_group)
 
 
 def drift_batch(run_id: str) -> str:

@@ -30,7 +30,7 @@ from evalflows.reports.results import SEVERITIES, conclusion_text, results_of
 from evalflows.specs.gate import GateSpec
 from evalflows.store.final_examples import Copy, keep_copies
 from evalflows.store.kept_checks import QUARANTINE, keep_check
-from evalflows.store.records import CheckRow, controls_batch, drift_batch, to_json
+from evalflows.store.records import CheckRow, bundles_batch, controls_batch, drift_batch, to_json
 from evalflows.store.store import Store
 
 N = 120
@@ -263,6 +263,10 @@ def with_every_remark() -> None:
     )
     passed = replace(control, check_id="v", subject_id="sound", passed=True, message="agrees with 9 of 10 controls")
     store.publish("checks", control.batch_id, [control, passed])
+    in_bundle = {"batch_id": bundles_batch("together"), "name": "bundle"}
+    apart = replace(control, check_id="a", message="its scores are 20% apart from those alone", **in_bundle)
+    alike = replace(apart, check_id="e", subject_id="sound", passed=True, message="its scores are 1% apart")
+    store.publish("checks", apart.batch_id, [apart, alike])
     observed = to_json({"evaluator_version": "e1", "evaluator": "of one"})
     people = make_row(
         "checks", check_id="p", batch_id="people-1", subject_id="of one", name="people", observed=observed, **told
@@ -302,7 +306,7 @@ def test_every_remark_is_at_every_door(monkeypatch: pytest.MonkeyPatch) -> None:
     pages["report as HTML"] = shown_text(html_report())
     for door, text in (whole | pages).items():
         for one in report.remarks:
-            in_table = door in pages and one.kind in ("failure", "controls", "validated")
+            in_table = door in pages and one.kind in ("failure", "controls", "validated", "bundle", "bundled")
             wanted = one.text.rpartition(": ")[2].partition(" (")[0] if in_table else one.text
             is_without_data = door == "artifact" or (door == "tool" and one.kind in ("copies", "quarantine"))
             wanted = one.without_data or wanted if is_without_data else wanted

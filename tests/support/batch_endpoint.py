@@ -20,12 +20,13 @@ def structured(request: Request) -> Reply:
     schema = request.get("response_format", {}).get("json_schema", {}).get("schema")
     if schema:
         number = int(reply.body["choices"][0]["message"]["content"].removeprefix("answer ") or 0)
-        values = {name: _value(of, number) for name, of in schema["properties"].items()}
-        reply.body["choices"][0]["message"]["content"] = json.dumps(values)
+        reply.body["choices"][0]["message"]["content"] = json.dumps(value_of(schema, number))
     return reply
 
 
-def _value(of: dict[str, Any], number: int) -> Any:
+def value_of(of: dict[str, Any], number: int) -> Any:
+    if of.get("type") == "object":
+        return {name: value_of(field, number) for name, field in of["properties"].items()}
     if "enum" in of:
         return of["enum"][number % len(of["enum"])]
     return {"boolean": number % 4 > 0, "integer": of.get("minimum", 0) + number % 3, "number": 0.5}.get(

@@ -6,6 +6,7 @@ latencies and costs. They have no gates: what other judges would do to a gate is
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -26,7 +27,7 @@ from evalflows.llm.prices import Tokens, price_of
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.connections import Connections, ConnectionSpec
 from evalflows.specs.errors import InputError, NotFoundError, first_problem
-from evalflows.specs.evaluator import PANEL, SAMPLE, EvaluatorSpec, JudgeSpec
+from evalflows.specs.evaluator import PANEL, SAMPLE, SHARED, EvaluatorSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import load_text, read_text
 from evalflows.specs.target import RecordedTarget
@@ -207,14 +208,27 @@ def _standing_in(own: Sequence[JudgeSpec], given: Sequence[JudgeSpec] | None, sc
             f"--with: got the judge {min(unknown)!r}, wanted the name of the one that it stands in for: "
             f"{', '.join(judges)} (name: …)"
         )
-    return [_with_settings_of(evaluator, by_name.get(evaluator.metric, evaluator)) for evaluator in own]
+    standing_in = [_with_settings_of(evaluator, by_name.get(evaluator.metric, evaluator)) for evaluator in own]
+    bundles = Counter(judge.bundle for judge in standing_in if isinstance(judge, EvaluatorSpec))
+    return [
+        judge.model_copy(update={"bundle": None})
+        if isinstance(judge, EvaluatorSpec) and bundles[judge.bundle] == 1
+        else judge
+        for judge in standing_in
+    ]
 
 
 def _with_settings_of(own: JudgeSpec, given: JudgeSpec) -> JudgeSpec:
     kept = {"controls": own.controls} if given.controls is None else {}
-    if isinstance(own, EvaluatorSpec) and isinstance(given, EvaluatorSpec) and not given.is_sampled:
+    if not isinstance(own, EvaluatorSpec) or not isinstance(given, EvaluatorSpec):
+        return given.model_copy(update=kept)
+    if not given.is_sampled:
         kept |= {name: getattr(own, name) for name in SAMPLE}
-    return given.model_copy(update=kept)
+    judge = given.model_copy(update=kept)
+    if given.bundle is None and all(getattr(own, name) == getattr(judge, name) for name in SHARED):
+        of_bundle = {name: getattr(own, name) for name in ("bundle", "bundle_sample", "bundle_unchecked")}
+        judge = judge.model_copy(update=of_bundle)
+    return judge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,6 +80,8 @@ class TraceEvaluationSpec(RunSettings, _TraceEvaluation, extra="forbid", frozen=
         for evaluator in self.evaluators:
             if evaluator.controls is not None:
                 raise ValueError(f"evaluators: {evaluator.metric!r}: got controls, wanted them only in experiments")
+            if evaluator.bundle is not None:
+                raise ValueError(f"evaluators: {evaluator.metric!r}: got a bundle, wanted it only in experiments")
         check_unique("watch", [rule.title for rule in self.watch], "two rules")
         for rule in self.watch:
             if rule.metric in (TRACES, *MEASURED) and self.scope != "traces":

@@ -12,6 +12,7 @@ from catalog_rows import one, rows
 from endpoint import Endpoint, Reply, Request, completion, error, serving
 
 from evalflows import plan, run
+from evalflows.engine.judging_again import GivenJudges, experiments_again
 from evalflows.specs import InputError
 from evalflows.specs.experiment import ExperimentSpec
 
@@ -102,6 +103,12 @@ def test_a_bundle_asks_once_and_is_tried_alone_before_the_first_decision(
     assert rows(paid)[0][1:4] == (N, N - 1, 0) and rows(paid)[1][1:4] == (N, 1, N - 1)
     assert rows(paid)[1][4] == 10, "tokens of a shared call are those of the judge that pays"
     before = len(judge.shared), len(judge.alone)
+    stricter = {"use": "correctness", "connection": "m", "args": {"instructions": "Be strict."}}
+    other_model = stricter | {"model": "n"}
+    kept, taken_out = (
+        experiments_again(["together"], GivenJudges(evaluators=[one])) for one in (stricter, other_model)
+    )
+    assert [[*kept.bundles], [*taken_out.bundles]] == [[BUNDLE], []], "a judge of another model shares no call"
     run(spec(endpoint.base_url, bundled(), name="again", use_cache=False, **GATE))
     assert (len(judge.shared), len(judge.alone)) == (before[0] + N - 1, before[1] + 1), "its version was tried before"
     run(spec(endpoint.base_url, [{"use": use, "connection": "m"} for use in ("correctness", "toxicity")], name="alone"))

@@ -33,7 +33,13 @@ from evalflows.llm.local import gguf_of
 from evalflows.llm.prices import price_of
 from evalflows.specs.attachments import has_reference
 from evalflows.specs.code_versions import check_loaded
-from evalflows.specs.connections import AnthropicConnection, ConnectionSpec, LocalConnection, RemoteConnection
+from evalflows.specs.connections import (
+    AnthropicConnection,
+    ConnectionSpec,
+    GoogleConnection,
+    LocalConnection,
+    RemoteConnection,
+)
 from evalflows.specs.dialogue import ScriptedUser
 from evalflows.specs.errors import CallError, InputError, describe, names_to_choose
 from evalflows.specs.escaping import print_note
@@ -510,6 +516,8 @@ def _check_connection(name: str, model: str | None, who: str, spec: AnySpec, *, 
         key_for(name, connection)
     except InputError as error:
         raise InputError(f"{who}: {error}") from error
+    if spec.mode == "batch" and isinstance(connection, GoogleConnection):
+        print_note(f"{who}: connection {name!r}: {connection.api} is called directly, since it has no batches here")
     if embeds and isinstance(connection, AnthropicConnection):
         raise InputError(f"{who}: connection {name!r}: {connection.api} has no embeddings, wanted another connection")
     model = model or (connection.embedding_model if embeds else connection.model)

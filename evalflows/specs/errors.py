@@ -186,7 +186,9 @@ def first_problem(error: "ValidationError", where: str, kinds: Sequence[str] = (
     message, got = first["msg"].removeprefix("Value error, "), f", got {short(first['input'])}"
     if first["type"] == "extra_forbidden":
         message, got = "no such field", ""
-    elif first["type"] in ("missing", "value_error"):
+    elif first["type"] == "missing":
+        message, got = "missing", ""
+    elif first["type"] == "value_error":
         got = ""
     elif first["type"] in ("union_tag_not_found", "union_tag_invalid"):
         context = first.get("ctx", {})

@@ -198,7 +198,7 @@ def test_traces_get_modes_too_and_what_needs_an_unknown_score_is_refused(store: 
 
 def test_a_mistake_in_a_taxonomy_is_one_line() -> None:
     for text, said in (
-        ("modes: [{name: a}]", "modes.0.definition: Field required"),
+        ("modes: [{name: a}]", "modes.0.definition: missing"),
         ("modes: [{name: a, definition: b, state: open}]", "modes.0.state: no such field"),
         ("modes: [{name: a, definition: b}, {name: a, definition: c}]", "modes: got 'a' twice, wanted each name once"),
         ("modes: [{name: other, definition: b}]", "modes: got the name 'other'"),

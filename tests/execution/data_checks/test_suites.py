@@ -104,4 +104,4 @@ def test_a_suite_is_read_and_what_it_keeps_beside_is_passed_over(path: Path, mon
 def test_a_file_that_is_no_suite_is_told(path: Path) -> None:
     for content in (b"", b"{", b"expectations:\n- type: x\n", b"[Infinity]", b'["caf\xe9"]', b"[" * 9999):
         assert problem(path, content).startswith(("FILE: not JSON: ", "FILE: not UTF-8"))
-    assert "2.type: Field required" in problem(path, {"expectations": [ONE, ONE, {"kwargs": {}}]})
+    assert "2.type: missing" in problem(path, {"expectations": [ONE, ONE, {"kwargs": {}}]})

@@ -2,6 +2,7 @@
 runners of tests, in which a test is an example (pytest, promptfoo, DeepEval), of platforms that export them (LangSmith,
 Langfuse, Braintrust), and tables: rows with an id, and scores in columns (wide) or a row each (long)."""
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ METRICS, VALUES = ("metric", "metric_name"), ("value", "score")  # columns of th
 _KNOWN = {"scores", "metadata", *(name for names in COLUMNS.values() for name in names)}
 _NO_METRIC = re.compile(r"(.+[_.])?(ids?|index|idx|at|hash|seed|split|cluster|group|timestamp|line|row)")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|true|false|nan", re.IGNORECASE)
+_ALONE = re.compile(r"\[\s*([-+.\deE]+|true|false)\s*\]", re.IGNORECASE)
 _SCORE = re.compile(r"(.+[_./ ])?(scores?|metrics?)([_./ ].+)?", re.IGNORECASE)
 """Columns that are scores by their names: a text in one is an error."""
 
@@ -175,7 +177,8 @@ def read_langsmith(content: Any, source: str) -> Iterator[Row]:
             parts = {name: _under(name, row) for name in ("inputs", "outputs", "reference")}
             yield {"id": row["example_id"], "error": row.get("error"), **parts, "scores": _under("feedback", row)}
         elif "run_type" in row and not row.get("parent_run_id") and not row.get("parent_run_ids"):
-            stats = {key: at(each, "avg") for key, each in (row.get("feedback_stats") or {}).items()}
+            row = row | {name: _opened(row.get(name)) for name in ("inputs", "outputs", "feedback_stats", "extra")}
+            stats = {key: at(each, "avg") for key, each in (row["feedback_stats"] or {}).items()}
             yield {
                 **row,
                 "id": row.get("reference_example_id"),
@@ -185,19 +188,27 @@ def read_langsmith(content: Any, source: str) -> Iterator[Row]:
             }
 
 
+def _opened(value: Any) -> Any:
+    """Return a value that a Parquet file holds as JSON."""
+    return json.loads(value) if isinstance(value, str) and value.startswith("{") else value
+
+
 def _under(name: str, row: Row) -> dict[str, Any]:
     return {column.partition(".")[2]: value for column, value in row.items() if column.startswith(f"{name}.")}
 
 
 def read_langfuse(content: Any, source: str) -> Iterator[Row]:
-    """Yield traces with their scores, which the traces hold or which are records of their own."""
+    """Yield traces with their scores, which the traces hold or which are records of their own; of scores alone, the
+    traces that they are of."""
     rows, given = rows_in(at(content, "data") or content), defaultdict[str, dict[str, Any]](dict)
     for score in [*rows, *(each for row in rows for each in row.get("scores") or ())]:
         if "value" in score and first(score, ("dataType", "data_type")) not in _LABELS:
             given[str(first(score, ("traceId", "trace_id")))][score["name"]] = score["value"]
-    for row in rows:
-        if "value" not in row:
-            yield {**row, "id": at(row, "metadata", "dataset_item_id"), "scores": given[row["id"]]}
+    traces = [row for row in rows if "value" not in row]
+    for row in traces:
+        yield {**row, "id": at(row, "metadata", "dataset_item_id"), "scores": given[row["id"]]}
+    if not traces:
+        yield from ({"id": trace, "scores": scores} for trace, scores in given.items())
 
 
 def read_braintrust(content: Any, source: str) -> Iterator[Row]:
@@ -214,6 +225,7 @@ def read_braintrust(content: Any, source: str) -> Iterator[Row]:
 def read_table(content: Any, source: str) -> Iterator[Row]:
     """Yield rows with their scores, also those that a JSON object holds. Raise NoResultsError without ids or scores."""
     rows = rows_in([*document_rows(content, source)] if isinstance(content, Mapping) else content)
+    rows = [{name: _alone(value) for name, value in row.items()} for row in rows]
     columns = [*dict.fromkeys(name for row in rows for name in row)]
     got = f"{source}: got columns {short(', '.join(columns))}"
     if not {*COLUMNS["id"], *COLUMNS["inputs"]}.intersection(columns):
@@ -231,6 +243,12 @@ def read_table(content: Any, source: str) -> Iterator[Row]:
         fields = dict(metadata) if isinstance(metadata, Mapping) else {"metadata": metadata}
         fields |= {name: value for name, value in row.items() if name not in known}
         yield {**row, "scores": scores, "metadata": fields, "unfinished": None}
+
+
+def _alone(value: Any) -> Any:
+    """Return a number that is alone in a list, as Langfuse writes scores into cells."""
+    found = _ALONE.fullmatch(value) if isinstance(value, str) and value.startswith("[") else None
+    return value if found is None else found[1]
 
 
 def _metrics(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:

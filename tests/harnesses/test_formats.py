@@ -1,12 +1,15 @@
 """Files as each harness writes them: recorded/README.md says which the packages themselves wrote."""
 
+import json
 import zipfile
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from evalflows.harnesses.assembling import SystemResults
 from evalflows.harnesses.reading import FORMATS, read_results
+from evalflows.specs.errors import InputError
 
 RECORDED = Path(__file__).parent / "recorded"
 
@@ -216,3 +219,32 @@ def test_an_unfinished_log_of_inspect_says_so(tmp_path: Path) -> None:
     (results,) = read_results(str(log))
     assert scores_of([results]) == {"mock": {"sums/1#0": {"match": 0.0}}}
     assert results.unfinished == "its status is started"
+
+
+def test_exports_of_platforms_are_read_as_their_files_are(tmp_path: Path) -> None:
+    """In bulk exports fields are JSON, as text; scores may come without traces; in cells they are lists."""
+    whole = RECORDED / "langsmith_runs.jsonl"
+    runs = [json.loads(line) for line in whole.read_text().splitlines() if "run_type" in line]
+    opened = ("inputs", "outputs", "extra", "feedback_stats")
+    texts = [run | {name: json.dumps(run[name]) for name in opened if run[name] is not None} for run in runs]
+    pd.DataFrame(texts).drop(columns="parent_run_ids").to_parquet(tmp_path / "runs.parquet")
+    (found,), (expected,) = read_results(str(tmp_path / "runs.parquet")), read_results(str(whole))
+    assert [(row.example_id, row.output, row.fields) for row in found.rows] == [
+        (row.example_id, row.output, row.fields) for row in expected.rows
+    ]
+    assert found.rows[0].scores["correct"] == 1.0
+    (tmp_path / "scores.csv").write_text(
+        "id,timestamp,trace_id,name,value,source,data_type\n1,2026-10-01,trace-1,tone,0.5,EVAL,NUMERIC\n"
+        "2,2026-10-01,trace-1,topic,,EVAL,CATEGORICAL\n3,2026-10-01,trace-2,tone,1,API,NUMERIC\n"
+    )
+    (scores,) = read_results(str(tmp_path / "scores.csv"))
+    assert [(row.example_id, dict(row.scores)) for row in scores.rows] == [
+        ("trace-1", {"tone": 0.5}),
+        ("trace-2", {"tone": 1.0}),
+    ]
+    (tmp_path / "cells.csv").write_text('id,name,tone\na,x,[0.5]\nb,x,[1]\nc,x,\nd,x,"[0.5, 1]"\n')
+    with pytest.raises(InputError, match="wanted scores"):
+        read_results(str(tmp_path / "cells.csv"))
+    (tmp_path / "cells.csv").write_text("id,name,tone\na,x,[0.5]\nb,x,[true]\nc,x,\n")
+    (cells,) = read_results(str(tmp_path / "cells.csv"))
+    assert [row.scores["tone"] for row in cells.rows] == [0.5, 1.0, None]

@@ -27,6 +27,7 @@ METRICS, VALUES = ("metric", "metric_name"), ("value", "score")  # columns of th
 _KNOWN = {"scores", "metadata", *(name for names in COLUMNS.values() for name in names)}
 _NO_METRIC = re.compile(r"(.+[_.])?(ids?|index|idx|at|hash|seed|split|cluster|group|timestamp|line|row)")
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|true|false|nan", re.IGNORECASE)
+_OPENED = ("inputs", "outputs", "feedback_stats", "extra")  # JSON in LangSmith's bulk exports
 _ALONE = re.compile(r"\[\s*([-+.\deE]+|true|false)\s*\]", re.IGNORECASE)
 _SCORE = re.compile(r"(.+[_./ ])?(scores?|metrics?)([_./ ].+)?", re.IGNORECASE)
 """Columns that are scores by their names: a text in one is an error."""
@@ -177,7 +178,7 @@ def read_langsmith(content: Any, source: str) -> Iterator[Row]:
             parts = {name: _under(name, row) for name in ("inputs", "outputs", "reference")}
             yield {"id": row["example_id"], "error": row.get("error"), **parts, "scores": _under("feedback", row)}
         elif "run_type" in row and not row.get("parent_run_id") and not row.get("parent_run_ids"):
-            row = row | {name: _opened(row.get(name)) for name in ("inputs", "outputs", "feedback_stats", "extra")}
+            row = {**row, **{name: _opened(row.get(name)) for name in _OPENED}}
             stats = {key: at(each, "avg") for key, each in (row["feedback_stats"] or {}).items()}
             yield {
                 **row,

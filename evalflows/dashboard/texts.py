@@ -21,6 +21,7 @@ from markupsafe import Markup, escape
 
 from evalflows.specs.attachments import attachment_in, part_in
 from evalflows.specs.escaping import escaped, json_text
+from evalflows.specs.values import is_deep
 
 MOST_CODE = 20_000
 """Characters of a block of code that is coloured."""
@@ -50,10 +51,7 @@ def rendered(content: str, most: int, *, is_raw: bool = False, has_links: bool =
     Of a chat, the first `n_alike` messages are folded: what it is compared with has them too.
     """
     reader = _Reader(most, is_raw, has_links, n_alike)
-    try:
-        return reader.fields(json.loads(content))
-    except RecursionError:  # nested deeper than anybody reads
-        return reader.plain(content)
+    return reader.plain(content) if is_deep(content) else reader.fields(json.loads(content))
 
 
 def markdown(text: str, most: int, *, is_raw: bool = False, has_links: bool = True) -> Markup:
@@ -170,11 +168,11 @@ class _Reader:
 
 def _json_in(text: str) -> Any:
     """Return the object or list that a text is; None for another text."""
-    if (text[:1], text[-1:]) not in (("{", "}"), ("[", "]")):
+    if (text[:1], text[-1:]) not in (("{", "}"), ("[", "]")) or is_deep(text):
         return None
     try:
         return json.loads(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
 
 

@@ -93,7 +93,7 @@ class ModuleSource:
 
     def digest(self, name: str) -> str:
         """Return a hash of the statements that bind a name; comments and layout do not count."""
-        return digest_of("\n".join(ast.dump(statement) for statement in self.statements[name]).encode())
+        return digest_of("\n".join(map(_dumped, self.statements[name])).encode())
 
     def used_by(self, name: str) -> Used:
         """Return what the statements that bind a name use."""
@@ -311,6 +311,13 @@ def _other_text(source: ModuleSource, name: str) -> str | None:
             loaded = getattr(sys.modules[source.name], name, None)
             return loaded if isinstance(loaded, str) and loaded != text else None
     return None
+
+
+def _dumped(statement: ast.stmt) -> str:
+    """Return a statement as text, the same on every Python: newer ones leave out what is empty, and know parameters of
+    types."""
+    how: dict[str, Any] = {"show_empty": True} if sys.version_info >= (3, 13) else {}
+    return ast.dump(statement, **how).replace(", type_params=[]", "")
 
 
 def _is_file_as_imported(source: ModuleSource) -> bool:

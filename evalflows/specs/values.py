@@ -23,7 +23,22 @@ _TEXT = frozenset({str})
 
 WANTED = "wanted text, a number, a list or a mapping"
 
+DEEPEST = 500
+"""How deep JSON may nest: all readers follow it so far, on every Python, and PostgreSQL."""
+_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _WHOLE = re.compile(r"^(-?\d+)\.0$")
+
+
+def is_deep(text: str) -> bool:
+    """Return whether JSON nests deeper than DEEPEST."""
+    if text.count("[") + text.count("{") <= DEEPEST:
+        return False
+    depth = 0
+    for match in _BRACKET.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(match[0], 0)
+        if depth > DEEPEST:
+            return True
+    return False
 
 
 def stored(value: Any, where: str) -> Any:

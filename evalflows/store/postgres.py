@@ -13,6 +13,7 @@ from typing import Any
 import asyncpg
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.values import is_deep
 from evalflows.store.exports import Exported, Relation, relations, stage, staged_rows
 from evalflows.store.layout import identifier, quoted
 from evalflows.store.store import Store
@@ -252,7 +253,6 @@ _LISTS = ("VARCHAR", "BOOLEAN", "DOUBLE", "INTEGER", "BIGINT", "TIMESTAMP WITH T
 
 _ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 _RARE = re.compile(r"NaN|Infinity|[eE][+-]?\d{4}|\d{1000}")
-_DEEP = 500
 _MAX_DIGITS = 10_000
 
 
@@ -294,14 +294,14 @@ def fitting_text(text: str) -> str:
 def fitting_json(text: str) -> str:
     """Return JSON that PostgreSQL reads. JSON with NaN, with a huge number or nested too deep becomes a JSON string."""
     text = _ESCAPED_NUL.sub(rf"\g<1>{NUL}", text)
-    is_plain = text.count("[") + text.count("{") < _DEEP and not _RARE.search(text)
-    return text if is_plain or _is_readable(text) else json.dumps(text, ensure_ascii=False)
+    is_plain = not is_deep(text) and (not _RARE.search(text) or _is_readable(text))
+    return text if is_plain else json.dumps(text, ensure_ascii=False)
 
 
 def _is_readable(text: str) -> bool:
     try:
         json.loads(text, parse_constant=_refuse, parse_float=_number, parse_int=_number)
-    except (ValueError, RecursionError):
+    except ValueError:
         return False
     return True
 

@@ -54,17 +54,17 @@ def evaluate(
 def evaluate(
     target: "Target | Compared",
     /,
-    data: Data | None = None,
-    evaluators: Sequence[Any] = (),
+    data: "Data | None" = None,  # quoted, as `help` shows the types of the others whole
+    evaluators: "Sequence[Evaluator]" = (),
     *,
-    summary_evaluators: Sequence[Evaluator] = (),
+    summary_evaluators: "Sequence[Evaluator]" = (),
     experiment_prefix: str | None = None,
     description: str | None = None,
-    metadata: Mapping[str, Any] | None = None,
+    metadata: "Mapping[str, Any] | None" = None,
     max_concurrency: int | None = None,
     num_repetitions: int = 1,
     run_key: str | None = None,
-    columns: Mapping[str, Any] | None = None,
+    columns: "Mapping[str, Any] | None" = None,
     **settings: Any,
 ) -> "ExperimentResult | ComparativeResult":
     """Run a target on a dataset and evaluate every answer; or compare the answers of a tuple of experiments in pairs.

@@ -40,13 +40,24 @@ _PREFIXES = (
 _OF_ANSWER = ("status", "error", "latency_s", "cost_usd")
 
 
+class Scores(tuple[records.JudgementRow, ...]):
+    """The scores of a run, by place or by the name of their metric."""
+
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, str):
+            return super().__getitem__(key)
+        if (found := next((score for score in self if score.metric == key), None)) is None:
+            raise KeyError(f"{key!r}: wanted {', '.join(score.metric for score in self) or 'no metric: there is none'}")
+        return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ItemOutcome:
     """One run: its example, output and scores. Of `row` and `output`, the rows of the store, contents are JSON."""
 
     row: records.ExampleRow
     output: records.OutputRow
-    scores: Sequence[records.JudgementRow]
+    scores: Scores
 
     @property
     def example(self) -> ExampleView:
@@ -155,7 +166,7 @@ class ExperimentResult:
         for repetition in range(self._row.repetitions):
             for example in self._examples:
                 if output := self._outputs.get((repetition, example.example_id)):
-                    yield ItemOutcome(row=example, output=output, scores=self._scores_of(output.run_id))
+                    yield ItemOutcome(row=example, output=output, scores=Scores(self._scores_of(output.run_id)))
 
     @overload
     def __getitem__(self, number: int) -> ItemOutcome: ...

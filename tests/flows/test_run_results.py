@@ -76,6 +76,9 @@ def test_aevaluate_runs_inside_an_event_loop() -> None:
     assert (first.inputs, last.output.repetition) == (ROWS[0]["inputs"], 1)
     assert first.outputs and repr(first).startswith(f"ItemOutcome({first.example.example_id!r}, ok, ")
     assert len(repr([*result])) < 120 * len(result)
+    assert first.scores["exact_match"] == first.scores[0] and first.scores[0].value == 1.0
+    with pytest.raises(KeyError, match="'exact': wanted exact_match"):
+        first.scores["exact"]
 
 
 def test_rows_are_mappings_or_texts() -> None:

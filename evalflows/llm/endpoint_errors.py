@@ -93,6 +93,7 @@ MIN_PROVIDER_KEY_CHARS = 16
 """Shortest key, in characters, that is redacted in answers too: a shorter one may be a plain word."""
 
 _SDKS = ("openai", "anthropic", "google", "httpx2")
+_HTTP_CLIENTS = ("requests", "httpx", "aiohttp", "urllib3")
 """The packages whose errors are known. Those of the SDKs have equal names."""
 
 _keys: set[str] = set()
@@ -352,16 +353,29 @@ def _root(error: BaseException) -> BaseException:
 
 
 def fault_of(error: BaseException) -> CallError:
-    """Return what the user's own code raised: the error of a call, their own OpenAI client's too, else `raised`.
+    """Return what the user's own code raised: the error of a call, their own OpenAI client's too, a service that it did
+    not reach, else `raised`.
 
-    It has the user's frames, unless the model was not reached: that is no fault of their code.
+    It has the user's frames, unless the model or the service was not reached: that is no fault of their code.
     """
     is_known = isinstance(error, CallError) or _is_of_sdk(error, "APIError")
-    fault = classify(error) if is_known else CallError("raised", fault_text(error))
+    fault = classify(error) if is_known else CallError(_unreached(error) or "raised", fault_text(error))
     fault.args = (without_keys(str(fault)),)
     if fault.kind not in UNREACHABLE and (trace := fault.trace or trace_of(error)):
         fault.trace = without_keys(trace)
     return fault
+
+
+def _unreached(error: BaseException) -> ErrorKind | None:
+    """Return how the user's own code did not reach a service; None for any other error."""
+    if isinstance(reason := getattr(error, "reason", None), OSError):  # of urllib's URLError
+        error = reason
+    bases = type(error).__mro__
+    names = {kind.__name__ for kind in bases if kind.__module__.partition(".")[0] in ("builtins", *_HTTP_CLIENTS)}
+    if not names.isdisjoint(("TimeoutError", "Timeout", "TimeoutException")):
+        return "timeout"
+    lost = ("ConnectionError", "ClientConnectionError", "TransportError")
+    return None if names.isdisjoint(lost) else "connection"
 
 
 def _is_of_sdk(error: BaseException, *names: str) -> bool:

@@ -505,14 +505,16 @@ def judges_in_sentences(results: Sequence[Result]) -> set[str]:
 
 
 def _reasons(results: Sequence[Result]) -> Iterator[Remark]:
-    reasons = dict.fromkeys(
-        (result.conclusion or UNDECIDED, result.metric, result.reason, result.reason_code)
-        for result in results
-        if result.has_reason_sentence
-    )
-    for conclusion, metric, reason, code in reasons:
+    candidates = dict.fromkeys(result.target for result in results if result.baseline is not None)
+    reasons: dict[tuple[str, str, str | None, str | None], list[str]] = {}
+    for result in results:
+        if result.has_reason_sentence:
+            key = (result.conclusion or UNDECIDED, result.metric, result.reason, result.reason_code)
+            reasons.setdefault(key, []).append(result.target)
+    for (conclusion, metric, reason, code), whose in reasons.items():
         also = "" if conclusion == UNDECIDED or code == "worse_within_margin" else ", not better,"
-        yield Remark("undecided", f"{CONCLUSIONS[conclusion]}{also} in {metric}: {reason}")
+        of = f" of {', '.join(dict.fromkeys(whose))}" if candidates.keys() - {*whose} else ""
+        yield Remark("undecided", f"{CONCLUSIONS[conclusion]}{also} in {metric}{of}: {reason}")
 
 
 def _not_applicable(results: Sequence[Result]) -> Iterator[Remark]:

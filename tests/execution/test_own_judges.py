@@ -2,9 +2,11 @@
 
 from collections import Counter
 from typing import Any
+from urllib.error import URLError
 
 import openai
 import pytest
+import requests
 from endpoint import Endpoint, completion, serving
 
 import evalflows
@@ -68,12 +70,18 @@ def test_a_judge_with_a_client_of_its_own_is_repeated_answered_by_the_ledger_and
         evalflows.evaluate(answer, ROWS, [{"use": polite, "combine": "mean"}])
 
 
-def test_exceptions_that_retry_on_names_can_be_cured_by_another_attempt() -> None:
+def test_what_another_attempt_may_cure_is_named_by_retry_on_or_known() -> None:
+    refused = URLError(ConnectionRefusedError(111, "refused"))
+    lost = {"Q2": TimeoutError("slow"), "Q3": refused, "Q4": requests.ConnectTimeout("lost")}
+
     def busy(output: str) -> bool:
         if output in ("Q0", "Q1"):
             raise BusyError("later") if output == "Q0" else ValueError("never")
+        if output in lost:
+            raise lost[output]
         return True
 
-    result = evalflows.evaluate(answer, ROWS[:6], [{"use": busy, "retry_on": [f"{BusyError.__module__}:BusyError"]}])
-    query = "select error_kind from scores where experiment_id = ? and status = 'failed' order by error"
-    assert connect().sql(query, params=[result.experiment_id]).fetchall() == [("server_error",), ("raised",)]
+    result = evalflows.evaluate(answer, ROWS[:9], [{"use": busy, "retry_on": [f"{BusyError.__module__}:BusyError"]}])
+    query = "select error_kind from scores where experiment_id = ? and status = 'failed' order by 1"
+    kinds = [kind for (kind,) in connect().sql(query, params=[result.experiment_id]).fetchall()]
+    assert kinds == ["connection", "raised", "server_error", "timeout", "timeout"]

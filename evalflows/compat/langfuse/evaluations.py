@@ -37,6 +37,11 @@ _CONTENT = ("input", "output")
 
 Function = Callable[..., Any]
 
+
+class NoInputError(InputError):
+    """An item has no input, without which no task is called."""
+
+
 ARGUMENTS = ("input", "output", "expected_output", "metadata")
 """What Langfuse passes to every evaluator, and to a composite besides the evaluations."""
 
@@ -65,7 +70,8 @@ class ExperimentItemResult:
 
     @property
     def dataset_run_id(self) -> str | None:
-        return self.experiment_id
+        """The experiment's id if the item is one of a dataset; None for local data."""
+        return self.experiment_id if isinstance(self.item, DatasetItem) else None
 
 
 def evaluations_of(rows: Iterable[JudgementRow]) -> list[Evaluation]:
@@ -209,7 +215,7 @@ def as_row(item: Any, where: str) -> dict[str, Any]:
     else:
         raise InputError(f"{where}: got {short(item)}, wanted a mapping or an object with input and expected_output")
     if given["input"] is None:
-        raise InputError(f"{where}: got no input, wanted one")
+        raise NoInputError(f"{where}: got no input, wanted one")
     row = {
         "inputs": wrapped(given["input"], "input"),
         "reference_outputs": None if given["expected_output"] is None else wrapped(given["expected_output"], "output"),

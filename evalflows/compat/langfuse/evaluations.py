@@ -1,7 +1,6 @@
 """Langfuse's evaluations and items, and its functions adapted to those that evalflows calls."""
 
 import inspect
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, update_wrapper
@@ -9,6 +8,7 @@ from typing import Any
 
 from evalflows.compat.langfuse.absent import ABSENT
 from evalflows.compat.langsmith.conversion import dataset_id
+from evalflows.compat.langsmith.user_functions import told_apart
 from evalflows.engine.items import EvaluatorInputs
 from evalflows.engine.views import evaluations_view, example_view
 from evalflows.evaluators import views
@@ -259,18 +259,7 @@ def as_evaluators(evaluators: Sequence[Any], composites: Sequence[Any], *, names
         *evaluators,
         *(composite if isinstance(composite, Mapping) else as_composite(composite) for composite in composites),
     ]
-    names = [None if isinstance(entry, str | Mapping | EvaluatorSpec) else evaluator_name(entry) for entry in given]
-    seen: Counter[str] = Counter()
-    found = []
-    for evaluator, name in zip(given, names, strict=True):
-        if name is not None:
-            seen[name] += 1
-        if name is None or seen[name] == 1:
-            found.append(evaluator)
-        else:
-            stored = name if names_stand else kept_apart(name)
-            found.append({"use": evaluator, "name": f"{stored}_{seen[name]}"})
-    return found
+    return told_apart(given, str if names_stand else kept_apart)
 
 
 def as_composite(composite: Any) -> Function:

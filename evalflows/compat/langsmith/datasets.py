@@ -187,10 +187,18 @@ def _rows_of(
     return [dict(zip(names, values, strict=True)) for values in zip(*lists.values(), strict=True)]
 
 
+_NOTHING_FOUND = "No examples found in the dataset."
+"""What programs look for in the error."""
+
+
+class NoExamplesError(InputError, ValueError):
+    """There is nothing to evaluate; a ValueError too, as in LangSmith."""
+
+
 def as_data(store: Store, data: Any) -> DatasetSpec:
     """Convert the `data` of `evaluate` (a dataset, its name or id, or examples) to a spec. Raise InputError."""
     if data is None:
-        raise InputError("evaluate: data: got None, wanted a dataset, its name or id, or examples")
+        raise NoExamplesError("evaluate: data: got None, wanted a dataset, its name or id, or examples")
     if isinstance(data, str | uuid.UUID | Dataset):
         return _whole_dataset(store, data.name if isinstance(data, Dataset) else data)
     examples = list(data)
@@ -199,7 +207,8 @@ def as_data(store: Store, data: Any) -> DatasetSpec:
         if dataset.id in origins and examples == examples_of(store, dataset):
             return DatasetSpec(name=dataset.name)  # the whole dataset: the experiment refers to it by name
     if not examples:
-        raise InputError("evaluate: data: got no examples, wanted at least one")
+        said = "Must specify 'data'." if isinstance(data, list) else _NOTHING_FOUND
+        raise NoExamplesError(f"evaluate: data: got no examples, wanted at least one. {said}")
     return DatasetSpec(rows=[as_row(example) for example in examples])
 
 
@@ -207,7 +216,8 @@ def _whole_dataset(store: Store, reference: Identity) -> DatasetSpec:
     named = next((d for d in all_datasets(store) if str(reference) in (d.name, d.id)), None)
     dataset = named or find_dataset(store, str(reference), None)
     if not dataset.example_count:
-        raise InputError(f"dataset {dataset.name!r}: has no examples yet, wanted some from create_examples")
+        said = f"dataset {dataset.name!r}: has no examples yet, wanted some from create_examples"
+        raise NoExamplesError(f"{said}. {_NOTHING_FOUND}")
     return DatasetSpec(name=dataset.name)
 
 

@@ -110,9 +110,10 @@ $(PEERS)/.installed: benchmarks/peers.txt constraints.txt
 bench-peers: $(INSTALLED_DEV) $(PEERS)/.installed
 	$(BIN)/python -m benchmarks.peers $(PEERS)/bin/python
 
-# Before a release, with clones of the peers' repositories: their source distributions have no tests of evaluation.
+# Before a release, with LANGFUSE and LANGSMITH, clones of their repositories: their source distributions have no tests
+# of evaluation.
 peers: $(INSTALLED_DEV)
-	$(BIN)/python -m benchmarks.peer_suites $(if $(LANGFUSE),--langfuse $(LANGFUSE)) $(if $(LANGSMITH),--langsmith $(LANGSMITH))
+	$(BIN)/python -m benchmarks.peer_suites
 
 simulate: $(INSTALLED_DEV)
 	$(BIN)/python -m benchmarks.simulate --csv docs/explanation/simulation.csv

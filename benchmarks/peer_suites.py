@@ -99,7 +99,9 @@ def _reason(case: ElementTree.Element) -> str | None:
 def parse_arguments() -> Namespace:
     parser = new_parser("peer_suites", __doc__)
     for peer in sorted({suite.peer for suite in SUITES}):
-        parser.add_argument(f"--{peer}", type=Path, metavar="PATH", help="a clone of its repository")
+        variable = peer.upper()  # of `make peers LANGFUSE=PATH`
+        said = f"a clone of its repository; default: {variable}"
+        parser.add_argument(f"--{peer}", type=Path, metavar="PATH", default=os.environ.get(variable), help=said)
     return parser.parse_args()
 
 

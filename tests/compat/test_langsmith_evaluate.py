@@ -17,6 +17,7 @@ from evalflows.compat.langsmith import Client, EvaluationResult, RunEvaluator, e
 from evalflows.compat.langsmith.datasets import as_data
 from evalflows.compat.langsmith.schemas import Example, Run
 from evalflows.compat.langsmith.user_functions import as_target
+from evalflows.compat.langsmith.utils import LangSmithConflictError, LangSmithNotFoundError
 from evalflows.specs import IncompleteError, InputError
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.store import Store, connect
@@ -307,7 +308,11 @@ def test_what_happened_in_a_run_is_in_its_child_runs(client: Client) -> None:
 
 
 def test_what_cannot_be_is_refused_before_anything_is_called(client: Client) -> None:
+    with pytest.raises(LangSmithNotFoundError, match=r"^dataset 'empty': not in the store"):
+        client.read_dataset(dataset_name="empty")
     client.create_dataset("empty")
+    with pytest.raises(LangSmithConflictError, match=r"^dataset 'empty': already in the store"):
+        client.create_dataset("empty")
 
     def none() -> None: ...
 

@@ -22,7 +22,7 @@ from evalflows.compat.langsmith.schemas import (
 )
 from evalflows.compat.refusal import refusing, refusing_unknown
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import InputError, short
+from evalflows.specs.errors import InputError, NotFoundError, short
 from evalflows.specs.values import stored_row
 from evalflows.store.dataset_versions import compare_examples, merge_examples
 from evalflows.store.file_formats import read_rows, rows_of, stem
@@ -84,6 +84,10 @@ def all_datasets(store: Store) -> list[Dataset]:
     ]
 
 
+class ConflictError(InputError):
+    """A name is taken."""
+
+
 def find_dataset(store: Store, name: str | None, identity: Identity | None) -> Dataset:
     """Return the dataset with this name or id. Raise InputError if it does not exist, or both or none are given."""
     if (name is None) == (identity is None):
@@ -93,7 +97,7 @@ def find_dataset(store: Store, name: str | None, identity: Identity | None) -> D
         if dataset.name == name or (identity is not None and dataset.id == str(identity)):
             return dataset
     known = ", ".join(dataset.name for dataset in datasets) or "none yet"
-    raise InputError(f"dataset {name or str(identity)!r}: not in the store, wanted one of: {known}")
+    raise NotFoundError(f"dataset {name or str(identity)!r}: not in the store, wanted one of: {known}")
 
 
 def create(
@@ -108,7 +112,7 @@ def create(
     Raise InputError, and creates none, if the name is taken, a row is invalid, or there are no rows in `rows`.
     """
     if current_snapshot(store, name) is not None:
-        raise InputError(f"dataset {name!r}: already in the store, wanted another name, or create_examples")
+        raise ConflictError(f"dataset {name!r}: already in the store, wanted another name, or create_examples")
     examples = [] if rows is None else _with_own_ids(name, rows, f"example of dataset {name!r}")
     freeze(store, examples, name=name, source=SOURCE, description=description, metadata=metadata)
     return find_dataset(store, name, None)

@@ -6,7 +6,7 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 INSTALLED_DOCS := $(VENV)/.installed-docs
 SITE := build/docs
 
-.PHONY: help demo test test-slow soak check dist docs format bench bench-peers simulate clean
+.PHONY: help demo test test-slow soak check dist docs format bench bench-peers peers simulate clean
 
 help:
 	@echo "make demo        run the demo: a real model on this machine, no key"
@@ -18,6 +18,7 @@ help:
 	@echo "make docs        the documents as a site with a search, in $(SITE)"
 	@echo "make bench       the benchmarks, as ratios"
 	@echo "make bench-peers  the same work in LangSmith, Langfuse, pydantic-evals and here"
+	@echo "make peers       the peers' own tests, run against ours: LANGFUSE=CLONE LANGSMITH=CLONE"
 	@echo "make simulate    simulated coverage of intervals and error rates of tests: an hour"
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -108,6 +109,11 @@ $(PEERS)/.installed: benchmarks/peers.txt constraints.txt
 
 bench-peers: $(INSTALLED_DEV) $(PEERS)/.installed
 	$(BIN)/python -m benchmarks.peers $(PEERS)/bin/python
+
+# Before a release, with LANGFUSE and LANGSMITH, clones of their repositories: their source distributions have no tests
+# of evaluation.
+peers: $(INSTALLED_DEV)
+	$(BIN)/python -m benchmarks.peer_suites
 
 simulate: $(INSTALLED_DEV)
 	$(BIN)/python -m benchmarks.simulate --csv docs/explanation/simulation.csv

@@ -67,7 +67,7 @@ ONLY_IN: Mapping[str, tuple[str, ...]] = {
     "scipy": ("stats", "evaluators.agents.trajectory"),
     "sacrebleu": ("evaluators.overlap",),
     "rouge_score": ("evaluators.overlap",),
-    "pytest": ("pytest_plugin",),
+    "pytest": ("pytest_plugin", "compat.langsmith.testing"),
     "jinja2": ("dashboard.rendering",),
     "pypdf": ("engine.passages",),
     "uvicorn": ("serving", "prefect_server"),

@@ -33,10 +33,11 @@ class BatchEvaluationResumeToken:
     """Where a batch stopped: pass it as `resume_from` to judge the rest."""
 
     filter: str | None
-    cursor: str | None  # the batch's id
     last_processed_timestamp: str
     last_processed_id: str
     items_processed: int  # with those of the batches that were resumed
+    scope: str | None = None
+    cursor: str | None = None  # the batch's id; a batch goes on from a token that has one
     last_page_ids: Sequence[str] | None = None
 
 
@@ -104,6 +105,7 @@ class BatchEvaluationResult:
             return None
         return BatchEvaluationResumeToken(
             filter=_filter(row),
+            scope=row.scope,
             cursor=row.batch_id,
             last_processed_timestamp=row.until.isoformat(),
             last_processed_id=row.until_id,

@@ -123,6 +123,8 @@ def run_batched_evaluation(
         )
     except ValidationError as error:
         raise InputError(first_problem(error, "run_batched_evaluation")) from None
+    if resume_from is not None and resume_from.cursor is None:
+        raise InputError("resume_from: got a token without a cursor, wanted the resume_token of a result")
     resume = resume_from.cursor if resume_from is not None else None
     with show_progress(Console(stderr=True)) if verbose else nullcontext() as watch:
         try:

@@ -35,6 +35,9 @@ Item = TraceView | ObservationView | SessionView
 NOT_CAPTURED = "its output was not captured"
 """Why an item cannot be judged if its instrumentation leaves content out."""
 
+FAULT_OF_MAPPER = "mapper: "
+"""What stands before the fault of a mapper in the error of an item."""
+
 
 @dataclass(slots=True, kw_only=True)
 class EvaluatorInputs:
@@ -111,7 +114,7 @@ async def answered_by(item: Item, mapper: Mapper, owner: str) -> Answered:
         example, output = await map_item(item, mapper)
         return Answered(example, _output(item, output, owner))
     except Exception as error:  # whatever the user's mapper raises
-        failed = f"mapper: {fault_text(error)}"
+        failed = FAULT_OF_MAPPER + fault_text(error)
         return Answered(_example(item, dict.fromkeys(MAPPED)), _answer(item, owner, status="failed", error=failed))
 
 

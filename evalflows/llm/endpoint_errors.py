@@ -75,7 +75,7 @@ _UNITS = {"milliseconds": "ms", "seconds": "s", "minutes": "m", "hours": "h"}
 
 _REFUSED = re.compile(
     r"(un|not )support|invalid value|may only be|unavailable|unknown|unrecogni[sz]ed|deprecated"
-    r"|not (allowed|permitted)|extra",
+    r"|not (allowed|permitted)|extra|should be",
     re.I,
 )
 _HINTS = {

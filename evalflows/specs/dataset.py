@@ -117,7 +117,9 @@ class DatasetSpec(BaseModel, extra="forbid", frozen=True):
     """
 
     path: str | None = Field(
-        None, description="A file of rows: .jsonl, .json, .csv or .parquet; ${NAME} is an environment variable"
+        None,
+        description="A file of rows: .jsonl, .json, .csv or .parquet; ${NAME} is an environment variable; `file://` "
+        "may stand before it, and a backslash is a slash",
     )
     name: str | None = Field(
         None, description="The dataset's name; given alone, it means the newest snapshot of that name"
@@ -161,6 +163,14 @@ class DatasetSpec(BaseModel, extra="forbid", frozen=True):
             wanted = "a file's path, a snapshot's id, a dataset's name, or a mapping such as {rows: […]}"
             raise ValueError(f"got {short(given)}, wanted {wanted}")
         return {"path" if _FILE.fullmatch(given) else "snapshot" if given.startswith("snap-") else "name": given}
+
+    @field_validator("path", mode="before")
+    @classmethod
+    def _as_here(cls, given: Any) -> Any:
+        """Return a path without `file://`, and with the slashes of this system in place of Windows'."""
+        if isinstance(given, list):
+            raise ValueError(f"got {short(given)}, wanted one file; a `function` can yield the rows of several")
+        return given.removeprefix("file://").replace("\\", "/") if isinstance(given, str) else given
 
     @field_validator("rows")
     @classmethod

@@ -10,6 +10,9 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessage
 from pydantic import BaseModel
 
 from evalflows.compat.langfuse import Evaluation, get_client
+from evalflows.compat.langfuse.api import ScoreDataType
+from evalflows.compat.langfuse.experiment import create_evaluator_from_autoevals
+from evalflows.specs.errors import InputError
 from evalflows.store import Store
 
 pytestmark = pytest.mark.usefixtures("without_prefect")
@@ -172,3 +175,66 @@ def test_what_is_missing_stays_missing(store: Store) -> None:
     assert [" has no score for this item" in error for (error,) in errors] == [True]
     judges = rows("select distinct evaluator from staging.scores where evaluator like 'judge%' order by 1")
     assert judges == [("judge",), ("judge_2",)]
+
+
+@pytest.mark.slow
+def test_runs_are_read_by_their_api_and_tasks_that_always_fail_give_no_items(store: Store) -> None:
+    client = get_client()
+    client.create_dataset(name="tides")
+    for word in ("ebb", "flood"):
+        client.create_dataset_item(dataset_name="tides", input=word, expected_output=word.upper(), metadata={"w": word})
+
+    def right(*, output: str, expected_output: str, **kwargs: Any) -> list[Evaluation]:
+        same = output == expected_output
+        kind = ScoreDataType.BOOLEAN
+        return [Evaluation(name="right", value=same, data_type=kind), Evaluation(name="tone", value="calm")]
+
+    def count(*, item_results: Any, **kwargs: Any) -> Evaluation:
+        return Evaluation(name="count", value=len(item_results))
+
+    def broken(*, item_results: Any, **kwargs: Any) -> Evaluation:
+        raise LookupError("no tide")
+
+    tides = client.get_dataset("tides")
+    first, second = (
+        tides.run_experiment(name="Upper", run_name=run, task=lambda *, item: item.input.upper(), evaluators=[right])
+        for run in ("upper 1", None)
+    )
+    assert first.dataset_run_id == first.experiment_id == first.item_results[0].dataset_run_id
+    assert (second.dataset_run_id, second.run_name[:8]) == (second.experiment_id, "Upper - ")
+    api = client.api
+    for result in (first, second):
+        run = api.datasets.get_run(dataset_name="tides", run_name=result.run_name)
+        assert (run.id, run.name, run.dataset_id) == (result.experiment_id, result.run_name, tides.id)
+        items = api.dataset_run_items.list(dataset_id=tides.id, run_name=result.run_name).data
+        assert {one.trace_id for one in items} == {one.trace_id for one in result.item_results}
+    assert [one.name for one in api.datasets.get_runs("tides").data] == ["Upper", "upper 1"]
+    with pytest.raises(InputError, match=r"^run 'other': no experiment on the dataset 'tides'$"):
+        api.datasets.get_run("tides", "other")
+
+    trace = api.trace.get(first.item_results[0].trace_id)
+    assert (trace.name, trace.input, trace.output) == ("experiment-item-run", "ebb", "EBB")
+    assert trace.metadata == {
+        "experiment_name": "Upper",
+        "experiment_run_name": "upper 1",
+        "w": "ebb",
+        "dataset_id": tides.id,
+        "dataset_item_id": tides.items[0].id,
+    }
+    assert [(one.name, one.value, one.string_value, one.data_type) for one in trace.scores] == [
+        ("right", 1.0, None, "BOOLEAN"),
+        ("tone", None, "calm", "CATEGORICAL"),
+    ]
+
+    def fails(*, item: Any) -> str:
+        raise ValueError("no wind")
+
+    failed = client.run_experiment(name="fails", data=[{"input": 1}, {"expected_output": 2}], task=fails)
+    assert (failed.item_results, len(failed.failed_item_ids), failed.dataset_run_id) == ([], 1, None)
+    empty = client.run_experiment(
+        name="empty",
+        data=[],
+        task=lambda *, item: item,
+        run_evaluators=[create_evaluator_from_autoevals(count), broken],
+    )
+    assert (empty.item_results, [(one.name, one.value) for one in empty.run_evaluations]) == ([], [("count", 0)])

@@ -1,18 +1,23 @@
 """LangSmith's evaluate: targets, data and evaluators of every form, its results, and what the client reads of them."""
 
 import asyncio
+import json
 import re
 import uuid
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from langchain_core.documents import Document
 from user_places import without_places
 
+from evalflows.compat import langsmith
 from evalflows.compat.langsmith import Client, EvaluationResult, RunEvaluator, evaluate, traceable
 from evalflows.compat.langsmith.datasets import as_data
 from evalflows.compat.langsmith.schemas import Example, Run
 from evalflows.compat.langsmith.user_functions import as_target
+from evalflows.compat.langsmith.utils import LangSmithConflictError, LangSmithNotFoundError
 from evalflows.specs import IncompleteError, InputError
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.store import Store, connect
@@ -303,7 +308,11 @@ def test_what_happened_in_a_run_is_in_its_child_runs(client: Client) -> None:
 
 
 def test_what_cannot_be_is_refused_before_anything_is_called(client: Client) -> None:
+    with pytest.raises(LangSmithNotFoundError, match=r"^dataset 'empty': not in the store"):
+        client.read_dataset(dataset_name="empty")
     client.create_dataset("empty")
+    with pytest.raises(LangSmithConflictError, match=r"^dataset 'empty': already in the store"):
+        client.create_dataset("empty")
 
     def none() -> None: ...
 
@@ -338,3 +347,55 @@ def test_what_cannot_be_is_refused_before_anything_is_called(client: Client) -> 
             call()  # type: ignore[no-untyped-call]
     with connect() as catalog:
         assert catalog.execute("select count(*) from experiments").fetchone() == (0,)
+
+
+@dataclass
+class Passage:
+    page_content: str
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_prefect")
+def test_failures_have_the_keys_of_the_source_and_objects_their_attributes(client: Client) -> None:
+    def found(inputs: dict[str, Any]) -> dict[str, Any]:
+        return {"a": inputs["q"], "documents": [Passage("ebb"), Document(page_content="flood", metadata={"n": 1})]}
+
+    def grounded(run: Run, example: Example) -> dict[str, Any]:
+        documents: Any = run.outputs["documents"] if run.outputs else []
+        texts = [one.page_content for one in documents] + [one["page_content"] for one in documents]
+        return {"key": "texts", "score": texts == ["ebb", "flood"] * 2 and documents[1].metadata.n == 1}
+
+    def broken(outputs: Any) -> Any:
+        if outputs.documents:
+            raise ValueError("no tide")
+        return {
+            "results": [{"key": "high", "score": 1}, EvaluationResult(key="low", score=2), {"key": "mid", "score": 3}]
+        }
+
+    results = evaluate(found, "letters", [broken, grounded, lambda outputs: 1, lambda outputs: 2])
+    for row in results:
+        given = row["evaluation_results"]["results"]
+        assert [one.key for one in given] == ["high", "low", "mid", "texts", "function", "function_2"]
+        assert [one.score for one in given] == [None, None, None, True, 1, 2]
+        assert all("no tide" in str(one.comment) and one.extra == {"error": True} for one in given[:3])
+    assert "feedback.mid" in results.to_pandas()
+    example = next(client.list_examples(dataset_name="letters"))
+    assert example.dict()["inputs"] == json.loads(example.json())["inputs"] == example.inputs
+    assert "cluster" not in example.model_dump(exclude_none=True)
+
+    client.create_dataset("empty")
+    for data, said in (("empty", "No examples found in the dataset"), ([], "Must specify 'data'"), (iter(()), "No ex")):
+        with pytest.raises(ValueError, match=said) as raised:
+            evaluate(found, data)
+        assert isinstance(raised.value, InputError)
+
+
+def test_test_marks_as_pytest_s_mark_does() -> None:
+    def case() -> None: ...
+
+    def other() -> None: ...
+
+    marked, with_settings = langsmith.test(case), langsmith.unit(output_keys=["z"])(other)
+    assert [(mark.name, mark.kwargs) for mark in marked.pytestmark] == [("langsmith", {})]
+    assert [mark.kwargs for mark in with_settings.pytestmark] == [{"output_keys": ["z"]}]
+    assert not langsmith.test.__test__, "a module that imports it has one test less"

@@ -112,6 +112,12 @@ FINAL: tuple[tuple[Reply, ErrorKind, str], ...] = (
         "HTTP 400: Unsupported parameter: 'response_format'; "
         "wanted `answer_form: tool_call` or `answer_form: text` of the connection",
     ),
+    (
+        error(400, "response_format.json_schema.strict: Input should be True"),
+        "bad_request",
+        "HTTP 400: response_format.json_schema.strict: Input should be True; "
+        "wanted `answer_form: tool_call` or `answer_form: text` of the connection",
+    ),
 )
 """No attempt can cure them."""
 

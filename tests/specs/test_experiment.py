@@ -55,6 +55,10 @@ def test_what_is_no_file_of_a_spec_is_refused(tmp_path: Path, text: str | None, 
 def test_a_text_as_dataset_is_a_file_a_snapshot_or_a_name() -> None:
     for text, field in (("a/q.JSONL.gz", "path"), ("snap-1", "snapshot"), ("faq", "name")):
         assert DatasetSpec.model_validate(text) == DatasetSpec(**{field: text})
+    for written in ("sub\\a.csv", "file://sub/a.csv"):
+        assert DatasetSpec.model_validate(written).path == "sub/a.csv"
+    with pytest.raises(ValueError, match=r"got \['a.csv', 'b.csv'\], wanted one file"):
+        DatasetSpec.model_validate({"path": ["a.csv", "b.csv"]})
 
 
 def test_metadata_that_is_no_json_is_refused() -> None:

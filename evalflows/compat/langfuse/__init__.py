@@ -1,6 +1,6 @@
 """Langfuse's API: `from evalflows.compat.langfuse import Evaluation, EvaluatorInputs, Langfuse, get_client`."""
 
-from evalflows.compat.langfuse import batch_evaluation, experiment
+from evalflows.compat.langfuse import api, batch_evaluation, experiment
 from evalflows.compat.langfuse.absent import ABSENT
 from evalflows.compat.langfuse.batch_evaluation import (
     BatchEvaluationResult,
@@ -14,7 +14,7 @@ from evalflows.compat.langfuse.observations import observe, propagate_attributes
 
 __all__ = [
     "BatchEvaluationResult", "BatchEvaluationResumeToken", "Evaluation", "EvaluatorInputs", "EvaluatorStats",
-    "Langfuse", "batch_evaluation", "experiment", "get_client", "observe", "propagate_attributes",
+    "Langfuse", "api", "batch_evaluation", "experiment", "get_client", "observe", "propagate_attributes",
 ]  # fmt: skip
 
 

@@ -18,14 +18,13 @@ NAMES: Mapping[str, str] = {
     **dict.fromkeys(("is_langfuse_span", "ObservationTypeLiteral"), _TRACES),
     **dict.fromkeys(("LangfuseMedia", "LangfuseMediaReference", "media"), _MEDIA),
     **dict.fromkeys(("RegressionError", "RunnerContext"), "declare gates in a spec: docs/guides/gates.md"),
-    "create_evaluator_from_autoevals": "give run_experiment the scorer itself: docs/guides/moving.md",
 }
 """Names of modules, and what to use instead."""
 
 METHODS: Mapping[str, str] = {
     **dict.fromkeys(("start_observation", "start_span", "start_generation"), _BLOCK),
     **dict.fromkeys(("start_as_current_span", "start_as_current_generation"), _BLOCK),
-    **dict.fromkeys(("create_event", "update_current_trace"), _TRACES),
+    **dict.fromkeys(("create_event",), _TRACES),
     **dict.fromkeys(("get_current_trace_id", "get_current_observation_id", "create_trace_id", "run"), _TRACES),
     **dict.fromkeys(("score_current_span", "score_current_trace", "resolve_media_references"), _TRACES),
     **dict.fromkeys(("create_prompt", "get_prompt", "update_prompt", "clear_prompt_cache"), _PROMPTS),

@@ -2,106 +2,29 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
 from evalflows.compat.langfuse import experiment
 from evalflows.compat.langfuse.absent import ABSENT
+from evalflows.compat.langfuse.api import Api
 from evalflows.compat.langfuse.batch_evaluation import BatchEvaluationResult, BatchEvaluationResumeToken
-from evalflows.compat.langfuse.evaluations import DatasetItem, Item, as_evaluators, as_mapper, as_row, dataset_item
+from evalflows.compat.langfuse.evaluations import DatasetItem, as_evaluators, as_mapper, as_row, dataset_item
 from evalflows.compat.langfuse.experiment import ExperimentResult
 from evalflows.compat.langfuse.observations import observation, update_current
 from evalflows.compat.langsmith import datasets
 from evalflows.compat.langsmith.schemas import Dataset as Named
 from evalflows.compat.refusal import refusing, refusing_unknown
-from evalflows.engine.items import items_of
 from evalflows.specs.errors import InputError
-from evalflows.store.queries.traces import LATEST, ItemKey, Window, condition, item_keys
 from evalflows.store.snapshots import current_snapshot, load_snapshot, to_examples
 from evalflows.store.store import Store
 
 Scope = Literal["traces", "observations", "sessions"]
 
-_NEWEST_FIRST = Window(moment="started_at", until=LATEST, newest_first=True)
-
 _UNCHANGED = "everything is stored unchanged; leave sensitive data out of inputs and outputs"
 _NO_TRACING = "nothing is traced here: keep Langfuse's SDK for it, and send its spans to `evalflows receive`"
 _NO_SCHEMA = "check a dataset with expectations: docs/reference/specs.md"
 _NO_SOURCE = "name the trace in the item's metadata"
-
-
-@ABSENT.of_objects()
-@dataclass(slots=True, kw_only=True)
-class Traces:
-    """A page of traces."""
-
-    data: list[Item]
-
-
-@ABSENT.of_objects("api.trace")
-@refusing_unknown
-class TraceApi:
-    """Reads traces of the store."""
-
-    def get(self, trace_id: str) -> Item:
-        """Return a trace with its observations. Raise InputError if it is not in the store."""
-        store = Store()
-        found = _items(store, item_keys(store, "traces", condition({"traceId": trace_id}, "traces"), _NEWEST_FIRST, 1))
-        if not found:
-            raise InputError(f"trace {trace_id!r}: not in the store {store.layout.root}")
-        return found[0]
-
-    @refusing(order_by="traces that began last come first")
-    def list(
-        self,
-        *,
-        page: int | None = 1,
-        limit: int | None = 50,
-        user_id: str | None = None,
-        name: str | None = None,
-        session_id: str | None = None,
-        from_timestamp: datetime | None = None,
-        to_timestamp: datetime | None = None,
-        order_by: str | None = None,
-        tags: str | Sequence[str] | None = None,
-        version: str | None = None,
-        release: str | None = None,
-        environment: str | Sequence[str] | None = None,
-    ) -> Traces:
-        """Return a page of the traces that meet every condition, those that began last first."""
-        page, limit = page or 1, limit or 50
-        if page < 1 or limit < 1:
-            raise InputError(f"trace.list: got page {page} of {limit}, wanted positive numbers")
-        given: dict[str, Any] = {"user_id": user_id, "name": name, "session_id": session_id}
-        given |= {"version": version, "release": release}
-        given |= {"tags": _listed(tags), "environment": _listed(environment)}
-        given |= {"from_timestamp": _text(from_timestamp), "to_timestamp": _text(to_timestamp)}
-        only = condition({field: value for field, value in given.items() if value is not None}, "traces")
-        store = Store()
-        keys = item_keys(store, "traces", only, _NEWEST_FIRST, page * limit)
-        return Traces(data=_items(store, keys[(page - 1) * limit :]))
-
-
-@ABSENT.of_objects("api")
-@dataclass(slots=True)
-class Api:
-    """The part of Langfuse's API that is supported here."""
-
-    trace: TraceApi = field(default_factory=TraceApi)
-
-
-def _items(store: Store, keys: Sequence[ItemKey]) -> "list[Item]":
-    return [Item(view) for view in items_of(store, "traces", keys)] if keys else []
-
-
-def _listed(values: str | Sequence[str] | None) -> "list[str] | None":
-    return [values] if isinstance(values, str) else None if values is None else [*values]
-
-
-def _text(moment: datetime | None) -> str | None:
-    if moment is None:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
 
 
 @ABSENT.of_objects()
@@ -238,7 +161,7 @@ class Langfuse:
             fetch_batch_size: Items read at once.
             fields: Has no effect: an item has all its fields.
             fetch_trace_fields: Has no effect either.
-            max_items: Maximum number of items; the result's `resume_token` judges the others.
+            max_items: Maximum number of items; the result's `resume_token` judges the others. 0 judges none.
             max_retries: Number of retries of items whose judge could not be reached.
             evaluators: Functions of input, output, expected_output and metadata.
             composite_evaluator: A function of the same and of `evaluations`; it is not called for an item that an
@@ -262,9 +185,9 @@ class Langfuse:
             mapper=as_mapper(mapper, raw=scope is None),
             evaluators=judges[:n_judges],
             composite_evaluators=judges[n_judges:],
-            filter=filter,
+            filter="false" if max_items == 0 else filter,
             fetch_batch_size=fetch_batch_size,
-            max_items=max_items,
+            max_items=max_items or None,
             max_retries=max_retries,
             max_concurrency=max_concurrency,
             metadata=metadata,
@@ -359,6 +282,10 @@ class Langfuse:
         """Add to what is recorded of the innermost observation; its name stays."""
         given: dict[str, Any] = {"version": version, "level": level, "status_message": status_message}
         update_current(input=input, output=output, metadata=metadata, **given)
+
+    def update_current_trace(self, *, metadata: Any = None, **fields: Any) -> None:
+        """Add metadata to the innermost observation. A run has its own name, input, output and tags."""
+        update_current(metadata=metadata)
 
     def update_current_generation(
         self,

@@ -1,7 +1,6 @@
 """Langfuse's evaluations and items, and its functions adapted to those that evalflows calls."""
 
 import inspect
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, update_wrapper
@@ -9,6 +8,7 @@ from typing import Any
 
 from evalflows.compat.langfuse.absent import ABSENT
 from evalflows.compat.langsmith.conversion import dataset_id
+from evalflows.compat.langsmith.user_functions import told_apart
 from evalflows.engine.items import EvaluatorInputs
 from evalflows.engine.views import evaluations_view, example_view
 from evalflows.evaluators import views
@@ -36,6 +36,11 @@ ITEM = ("input", "expected_output", "metadata")
 _CONTENT = ("input", "output")
 
 Function = Callable[..., Any]
+
+
+class NoInputError(InputError):
+    """An item has no input, without which no task is called."""
+
 
 ARGUMENTS = ("input", "output", "expected_output", "metadata")
 """What Langfuse passes to every evaluator, and to a composite besides the evaluations."""
@@ -65,7 +70,8 @@ class ExperimentItemResult:
 
     @property
     def dataset_run_id(self) -> str | None:
-        return self.experiment_id
+        """The experiment's id if the item is one of a dataset; None for local data."""
+        return self.experiment_id if isinstance(self.item, DatasetItem) else None
 
 
 def evaluations_of(rows: Iterable[JudgementRow]) -> list[Evaluation]:
@@ -209,7 +215,7 @@ def as_row(item: Any, where: str) -> dict[str, Any]:
     else:
         raise InputError(f"{where}: got {short(item)}, wanted a mapping or an object with input and expected_output")
     if given["input"] is None:
-        raise InputError(f"{where}: got no input, wanted one")
+        raise NoInputError(f"{where}: got no input, wanted one")
     row = {
         "inputs": wrapped(given["input"], "input"),
         "reference_outputs": None if given["expected_output"] is None else wrapped(given["expected_output"], "output"),
@@ -253,18 +259,7 @@ def as_evaluators(evaluators: Sequence[Any], composites: Sequence[Any], *, names
         *evaluators,
         *(composite if isinstance(composite, Mapping) else as_composite(composite) for composite in composites),
     ]
-    names = [None if isinstance(entry, str | Mapping | EvaluatorSpec) else evaluator_name(entry) for entry in given]
-    seen: Counter[str] = Counter()
-    found = []
-    for evaluator, name in zip(given, names, strict=True):
-        if name is not None:
-            seen[name] += 1
-        if name is None or seen[name] == 1:
-            found.append(evaluator)
-        else:
-            stored = name if names_stand else kept_apart(name)
-            found.append({"use": evaluator, "name": f"{stored}_{seen[name]}"})
-    return found
+    return told_apart(given, str if names_stand else kept_apart)
 
 
 def as_composite(composite: Any) -> Function:

@@ -1,15 +1,18 @@
 """Langfuse's experiments on top of `evalflows.evaluate`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from evalflows.compat.langfuse.absent import ABSENT
+from evalflows.compat.langfuse.api import default_run_name
 from evalflows.compat.langfuse.evaluations import (
     DatasetItem,
     Evaluation,
     ExperimentItemResult,
+    NoInputError,
     as_evaluators,
     as_row,
     as_run_evaluator,
@@ -19,11 +22,14 @@ from evalflows.compat.langfuse.evaluations import (
     item_of,
 )
 from evalflows.compat.refusal import refusing
+from evalflows.evaluators.foreign import evaluator_name
 from evalflows.evaluators.views import unwrapped, with_attributes
+from evalflows.llm import loop
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import IncompleteError, InputError, describe
+from evalflows.specs.escaping import print_note
 from evalflows.specs.grouping import grouped
-from evalflows.store.records import from_json
+from evalflows.store.records import from_json, now
 from evalflows.store.snapshots import current_snapshot, load_snapshot
 from evalflows.store.store import Store
 
@@ -32,6 +38,12 @@ if TYPE_CHECKING:
     from evalflows import ItemOutcome
 
 __all__ = ["Evaluation", "ExperimentItemResult", "ExperimentResult"]
+
+LocalExperimentItem = Mapping[str, Any]
+ExperimentItem = LocalExperimentItem | DatasetItem
+ExperimentData = Sequence[ExperimentItem]
+TaskFunction = EvaluatorFunction = RunEvaluatorFunction = Callable[..., Any]
+"""Langfuse's names of the types of a program's data and functions."""
 
 ONE_RUN = "each call is an experiment of its own; `evalflows resume` continues an interrupted one"
 
@@ -52,10 +64,7 @@ class ExperimentResult:
     experiment_url: str | None = None  # there is no web page
     failed_item_ids: list[str] = field(default_factory=list)  # ours: of items that the task did not answer
     item_ids: list[str] = field(default_factory=list)  # ours: of item_results, in their order
-
-    @property
-    def dataset_run_id(self) -> str:
-        return self.experiment_id
+    dataset_run_id: str | None = None  # the experiment's id; None for local data
 
     @property
     def dataset_run_url(self) -> str | None:
@@ -126,24 +135,64 @@ def run_experiment(
         max_concurrency: Maximum number of items answered, or outputs evaluated, at once.
         metadata: Metadata to store with the experiment.
 
-    Raise InputError, before anything is called, for arguments that cannot be used, and IncompleteError if no item
-    was answered, or a model could not be reached; what is done is stored even then.
+    Items without an input are left out, as a note says; without any item, only the run evaluators are called, and
+    nothing is stored. If the task raises for every item, the result has none. Raise InputError, before anything is
+    called, for arguments that cannot be used, and IncompleteError if a model could not be reached; what is done is
+    stored even then.
     """
     import evalflows  # loads Prefect, which takes seconds
 
     dataset, examples = as_data(data, _snapshot)
     composites = [] if composite_evaluator is None else [composite_evaluator]
-    result = evalflows.evaluate(
-        as_task(task, dataset),
-        examples,
-        as_evaluators(evaluators, composites, names_stand=False),
-        summary_evaluators=[as_run_evaluator(evaluator, dataset) for evaluator in run_evaluators],
-        experiment_prefix=run_name or name,
-        description=description,
-        metadata=metadata,
-        max_concurrency=max_concurrency,
-    )
+    target, judges = as_task(task, dataset), as_evaluators(evaluators, composites, names_stand=False)
+    of_run = [as_run_evaluator(evaluator, dataset) for evaluator in run_evaluators]
+    if not examples.rows and examples.snapshot is None:
+        return _empty(name, run_name, description, run_evaluators)
+    try:
+        result = evalflows.evaluate(
+            target,
+            examples,
+            judges,
+            summary_evaluators=of_run,
+            experiment_prefix=run_name or name,
+            description=description,
+            metadata={"experiment_name": name, **(metadata or {})} if run_name else metadata,
+            max_concurrency=max_concurrency,
+        )
+    except IncompleteError as error:
+        if len(error.experiments) != 1:
+            raise
+        result = evalflows.ExperimentResult(error.experiments[0])
+        if any(item.output.error_kind != "raised" for item in result):
+            raise
+        print_note(str(error))
     return _result(result, name=name, run_name=run_name, description=description, dataset=dataset)
+
+
+def _empty(name: str, run_name: str | None, description: str | None, run_evaluators: Sequence[Any]) -> ExperimentResult:
+    """Return the result of an experiment without items: what the run evaluators make of none."""
+    found = []
+    for evaluator in run_evaluators:
+        try:
+            returned = evaluator(item_results=[])
+            made = loop.run(_awaited(returned)) if inspect.isawaitable(returned) else returned
+        except Exception as error:  # whatever the user's function raises
+            print_note(f"{evaluator_name(evaluator)}: {describe(error)}")
+            continue
+        listed = made if isinstance(made, list) else [] if made is None else [made]
+        found += [Evaluation(**each) if isinstance(each, Mapping) else each for each in listed]
+    print_note(f"experiment {name!r}: got no items, so nothing is stored")
+    run = run_name or f"{name} - {now().isoformat()}"
+    return ExperimentResult(name=name, run_name=run, description=description, run_evaluations=found, experiment_id="")
+
+
+async def _awaited(returned: Any) -> Any:
+    return await returned
+
+
+def create_evaluator_from_autoevals(autoevals_evaluator: Any) -> Any:
+    """Return the scorer itself: it can be an evaluator here."""
+    return autoevals_evaluator
 
 
 def as_data(data: Any, snapshot: str | None = None) -> tuple[str | None, DatasetSpec]:
@@ -155,9 +204,12 @@ def as_data(data: Any, snapshot: str | None = None) -> tuple[str | None, Dataset
     if isinstance(data, str | Mapping) or not isinstance(data, Iterable):
         raise InputError(f"data: got {type(data).__name__}, wanted a list of items, such as get_dataset(…).items")
     items = list(data)
-    if not items:
-        raise InputError("data: got no items, wanted at least one")
-    rows = [as_row(item, f"data: item {number}") for number, item in enumerate(items, 1)]
+    rows = []
+    for number, item in enumerate(items, 1):
+        try:
+            rows.append(as_row(item, f"data: item {number}"))
+        except NoInputError as error:
+            print_note(f"{error}: it is left out")
     names = {item.dataset_name if isinstance(item, DatasetItem) else None for item in items}
     name = names.pop() if len(names) == 1 else None
     if name is not None and (whole := snapshot or current_snapshot(Store(), name)):
@@ -173,13 +225,14 @@ def _result(
     answered = [item for item in result if item.output.status == "ok"]
     return ExperimentResult(
         name=name,
-        run_name=run_name or f"{name} - {row.started_at.isoformat()}",
+        run_name=run_name or default_run_name(row),
         description=description,
         item_results=[_item_result(item, dataset) for item in answered],
         item_ids=[item.row.example_id for item in answered],
         failed_item_ids=[item.row.example_id for item in result if item.output.status != "ok"],
         run_evaluations=evaluations_of(result.summary),
         experiment_id=result.experiment_id,
+        dataset_run_id=None if dataset is None else result.experiment_id,
     )
 
 

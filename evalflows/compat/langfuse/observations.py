@@ -69,6 +69,10 @@ class Observation:
         self._tree.add_metadata(given if metadata is None else given | _named("metadata", metadata))
         return self
 
+    def set_trace_io(self, *, input: Any = None, output: Any = None) -> "Observation":  # noqa: A002
+        """Do nothing: a run's input is the item's, and its output what the task returns."""
+        return self
+
     @staticmethod
     def start_as_current_observation(**given: Any) -> Any:
         return observation(**given)

@@ -12,7 +12,6 @@ _NO_PAGE = "there is no server; `evalflows show` prints an experiment, and its r
 _KEPT = "judgements and labels are kept; create_feedback adds another one"
 
 NAMES: Mapping[str, str] = {
-    **dict.fromkeys(("test", "unit"), "mark the test with @pytest.mark.langsmith"),
     "anonymizer": "everything is stored unchanged; leave sensitive data out of inputs and outputs",
     **dict.fromkeys(("configure", "set_runtime_overrides"), _ADDRESS),
     "set_run_metadata": "use get_current_run_tree().add_metadata, or metadata= in traceable",

@@ -12,7 +12,7 @@ from typing import Any
 
 from evalflows.compat.langsmith.schemas import EvaluationResult, Example, Fields, Identity, Run
 from evalflows.engine.views import run_view
-from evalflows.evaluators.views import ExampleView, RunView
+from evalflows.evaluators.views import ExampleView, RunView, with_attributes
 from evalflows.specs.attachments import readable_content
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.grouping import grouped
@@ -76,8 +76,8 @@ def run_of(row: OutputRow, inputs: Fields) -> Run:
 def run_of_view(view: RunView) -> Run:
     return Run(
         id=view.id,
-        inputs=view.inputs,
-        outputs=view.outputs,
+        inputs=with_attributes(view.inputs),
+        outputs=with_attributes(view.outputs),
         error=view.error,
         start_time=view.started_at,
         end_time=_end(view.started_at, view.latency_s),
@@ -92,8 +92,8 @@ def run_of_view(view: RunView) -> Run:
 def example_of_view(view: ExampleView) -> Example:
     return Example(
         id=view.id,
-        inputs=view.inputs,
-        outputs=view.reference_outputs,
+        inputs=with_attributes(view.inputs),
+        outputs=with_attributes(view.reference_outputs),
         metadata=view.metadata,
         attachments=opened(view.attachments),
         split=view.split,
@@ -111,6 +111,14 @@ def result_of(row: JudgementRow) -> EvaluationResult:
         metadata=from_json(row.metadata),
         extra={"error": True} if missing else None,
     )
+
+
+def results_of(row: JudgementRow, keys: Mapping[str, Sequence[str]]) -> list[EvaluationResult]:
+    """Return a score as results; of an evaluator that failed, one under each of its `keys`, by its name."""
+    result = result_of(row)
+    if result.extra and row.metric == row.evaluator and (named := keys.get(row.evaluator)):
+        return [replace(result, key=key) for key in named]
+    return [result]
 
 
 def score_of(value: float | None, data_type: str | None) -> float | bool | None:

@@ -22,7 +22,7 @@ from evalflows.compat.langsmith.schemas import (
 )
 from evalflows.compat.refusal import refusing, refusing_unknown
 from evalflows.specs.dataset import DatasetSpec
-from evalflows.specs.errors import InputError, short
+from evalflows.specs.errors import InputError, NotFoundError, short
 from evalflows.specs.values import stored_row
 from evalflows.store.dataset_versions import compare_examples, merge_examples
 from evalflows.store.file_formats import read_rows, rows_of, stem
@@ -84,6 +84,10 @@ def all_datasets(store: Store) -> list[Dataset]:
     ]
 
 
+class ConflictError(InputError):
+    """A name is taken."""
+
+
 def find_dataset(store: Store, name: str | None, identity: Identity | None) -> Dataset:
     """Return the dataset with this name or id. Raise InputError if it does not exist, or both or none are given."""
     if (name is None) == (identity is None):
@@ -93,7 +97,7 @@ def find_dataset(store: Store, name: str | None, identity: Identity | None) -> D
         if dataset.name == name or (identity is not None and dataset.id == str(identity)):
             return dataset
     known = ", ".join(dataset.name for dataset in datasets) or "none yet"
-    raise InputError(f"dataset {name or str(identity)!r}: not in the store, wanted one of: {known}")
+    raise NotFoundError(f"dataset {name or str(identity)!r}: not in the store, wanted one of: {known}")
 
 
 def create(
@@ -108,7 +112,7 @@ def create(
     Raise InputError, and creates none, if the name is taken, a row is invalid, or there are no rows in `rows`.
     """
     if current_snapshot(store, name) is not None:
-        raise InputError(f"dataset {name!r}: already in the store, wanted another name, or create_examples")
+        raise ConflictError(f"dataset {name!r}: already in the store, wanted another name, or create_examples")
     examples = [] if rows is None else _with_own_ids(name, rows, f"example of dataset {name!r}")
     freeze(store, examples, name=name, source=SOURCE, description=description, metadata=metadata)
     return find_dataset(store, name, None)
@@ -187,10 +191,18 @@ def _rows_of(
     return [dict(zip(names, values, strict=True)) for values in zip(*lists.values(), strict=True)]
 
 
+_NOTHING_FOUND = "No examples found in the dataset."
+"""What programs look for in the error."""
+
+
+class NoExamplesError(InputError, ValueError):
+    """There is nothing to evaluate; a ValueError too, as in LangSmith."""
+
+
 def as_data(store: Store, data: Any) -> DatasetSpec:
     """Convert the `data` of `evaluate` (a dataset, its name or id, or examples) to a spec. Raise InputError."""
     if data is None:
-        raise InputError("evaluate: data: got None, wanted a dataset, its name or id, or examples")
+        raise NoExamplesError("evaluate: data: got None, wanted a dataset, its name or id, or examples")
     if isinstance(data, str | uuid.UUID | Dataset):
         return _whole_dataset(store, data.name if isinstance(data, Dataset) else data)
     examples = list(data)
@@ -199,7 +211,8 @@ def as_data(store: Store, data: Any) -> DatasetSpec:
         if dataset.id in origins and examples == examples_of(store, dataset):
             return DatasetSpec(name=dataset.name)  # the whole dataset: the experiment refers to it by name
     if not examples:
-        raise InputError("evaluate: data: got no examples, wanted at least one")
+        said = "Must specify 'data'." if isinstance(data, list) else _NOTHING_FOUND
+        raise NoExamplesError(f"evaluate: data: got no examples, wanted at least one. {said}")
     return DatasetSpec(rows=[as_row(example) for example in examples])
 
 
@@ -207,7 +220,8 @@ def _whole_dataset(store: Store, reference: Identity) -> DatasetSpec:
     named = next((d for d in all_datasets(store) if str(reference) in (d.name, d.id)), None)
     dataset = named or find_dataset(store, str(reference), None)
     if not dataset.example_count:
-        raise InputError(f"dataset {dataset.name!r}: has no examples yet, wanted some from create_examples")
+        said = f"dataset {dataset.name!r}: has no examples yet, wanted some from create_examples"
+        raise NoExamplesError(f"{said}. {_NOTHING_FOUND}")
     return DatasetSpec(name=dataset.name)
 
 

@@ -16,7 +16,7 @@ from evalflows.compat.langsmith.comparative import (
     comparison_evaluator,
     evaluate_comparative,
 )
-from evalflows.compat.langsmith.conversion import dataset_id, example_of, experiment_of, result_of, run_of
+from evalflows.compat.langsmith.conversion import dataset_id, example_of, experiment_of, result_of, results_of, run_of
 from evalflows.compat.langsmith.datasets import as_data
 from evalflows.compat.langsmith.schemas import (
     ComparisonEvaluationResult,
@@ -27,7 +27,7 @@ from evalflows.compat.langsmith.schemas import (
     Run,
     TracerSession,
 )
-from evalflows.compat.langsmith.user_functions import as_evaluator, as_target
+from evalflows.compat.langsmith.user_functions import as_evaluator, as_target, keys_by_name, told_apart
 from evalflows.compat.refusal import refusing
 from evalflows.evaluators.declarations import declares
 from evalflows.specs.dataset import DatasetSpec
@@ -36,6 +36,7 @@ from evalflows.specs.escaping import print_note
 from evalflows.specs.hints import show
 from evalflows.specs.metric_names import TRIAL
 from evalflows.specs.reference import name_of
+from evalflows.store.described import from_described
 from evalflows.store.queries.lookup import unique_name
 from evalflows.store.store import Store
 
@@ -98,7 +99,8 @@ class ExperimentResults:
     `summary_results` has the scores of the whole experiment.
     """
 
-    def __init__(self, result: "ExperimentResult") -> None:
+    def __init__(self, result: "ExperimentResult", keys: Mapping[str, Sequence[str]] | None = None) -> None:
+        """Read the results; `keys` are those under which an evaluator of a name leaves its failures."""
         (row,) = Store().read("experiments", result.experiment_id)
         self.experiment_id: str = row.experiment_id
         self.experiment_name: str = unique_name(row.name, row.experiment_id)
@@ -106,11 +108,19 @@ class ExperimentResults:
         self.comparison_url: str | None = None
         self.summary_results: EvaluationResults = {"results": [result_of(score) for score in result.summary]}
         self._dataset = dataset_id(row.dataset_name)
+        place = {judge.name: number for number, judge in enumerate(from_described(row.evaluators))}
         self._rows = [
             ExperimentResultRow(
                 run=run_of(item.output, (example := example_of(item.row, self._dataset)).inputs),
                 example=example,
-                evaluation_results={"results": [result_of(s) for s in item.scores if s.status != "sampled_out"]},
+                evaluation_results={
+                    "results": [
+                        found
+                        for score in sorted(item.scores, key=lambda score: place.get(score.evaluator, len(place)))
+                        if score.status != "sampled_out"
+                        for found in results_of(score, keys or {})
+                    ]
+                },
             )
             for item in result
         ]
@@ -142,9 +152,9 @@ class ExperimentResults:
         return pd.DataFrame([_flat(row) for row in self._rows[start:end]])
 
 
-def _reported(result: "ExperimentResult") -> ExperimentResults:
+def _reported(result: "ExperimentResult", evaluators: Sequence[Any]) -> ExperimentResults:
     """Return the results of a finished experiment, after printing its name, and where to look at it."""
-    found = ExperimentResults(result)
+    found = ExperimentResults(result, keys_by_name(evaluators))
     print_note(f"experiment {found.experiment_name}: {found.url or show(found.experiment_id).code}")
     return found
 
@@ -198,10 +208,11 @@ def evaluate_existing(
     row = experiment_of(Store(), experiment, "evaluate_existing: experiment")
     if not evaluators and not summary_evaluators:
         raise InputError("evaluate_existing: got no evaluators, wanted at least one")
+    judges = told_apart([as_evaluator(evaluator) for evaluator in evaluators or ()])
     result = evalflows.evaluate(
         {"kind": "recorded", "name": row.target, "experiment": row.experiment_id},
         DatasetSpec(name=row.dataset_name, snapshot=row.snapshot_id),
-        [as_evaluator(evaluator) for evaluator in evaluators or ()],
+        judges,
         summary_evaluators=[as_evaluator(evaluator, "run") for evaluator in summary_evaluators or ()],
         experiment_prefix=unique_name(row.name, row.experiment_id),
         description=row.description,
@@ -209,7 +220,7 @@ def evaluate_existing(
         max_concurrency=max_concurrency,
         num_repetitions=row.repetitions,
     )
-    return _reported(result)
+    return _reported(result, judges)
 
 
 async def aevaluate_existing(
@@ -346,10 +357,11 @@ def evaluate(
         refuse_target_only(of_target | {"num_repetitions": num_repetitions})
         return evaluate_existing(target, evaluators, summary_evaluators, metadata, max_concurrency)
     function = as_target(target)
+    judges = told_apart([as_evaluator(evaluator) for evaluator in evaluators or ()])
     result = evalflows.evaluate(
         function,
         as_data(Store(), data),
-        [as_evaluator(evaluator) for evaluator in evaluators or ()],
+        judges,
         summary_evaluators=[as_evaluator(evaluator, "run") for evaluator in summary_evaluators or ()],
         experiment_prefix=experiment_prefix or name_of(function),
         description=description,
@@ -358,7 +370,7 @@ def evaluate(
         num_repetitions=num_repetitions,
         tags=[] if upload_results else [TRIAL],
     )
-    return _reported(result)
+    return _reported(result, judges)
 
 
 @overload

@@ -15,7 +15,7 @@ from evalflows.compat.langsmith.conversion import dataset_id, example_of, run_ke
 from evalflows.compat.langsmith.datasets import SOURCE
 from evalflows.compat.langsmith.schemas import Example, ExampleWithRuns, Feedback, Fields, Identity, Run, TracerSession
 from evalflows.compat.refusal import refusing, refusing_unknown
-from evalflows.specs.errors import InputError
+from evalflows.specs.errors import InputError, NotFoundError
 from evalflows.store.labels import MACHINE, later_labels
 from evalflows.store.queries.lookup import find_experiments, unique_name
 from evalflows.store.records import DataType, ExperimentRow, LabelRow, derived_id, new_id, to_json
@@ -304,7 +304,7 @@ class RunMethods:
         """Return a run, always with its child runs. Raise InputError if it does not exist."""
         run = next(self.list_runs(run_ids=[run_id], project_id=project_id), None)
         if run is None:
-            raise InputError(f"run {str(run_id)!r}: not in the store")
+            raise NotFoundError(f"run {str(run_id)!r}: not in the store")
         return run
 
     @refusing(feedback_source_type="filter the returned feedback")

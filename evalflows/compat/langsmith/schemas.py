@@ -1,8 +1,9 @@
 """LangSmith's objects, with its attribute names and the store's data. Ids are the store's, as text."""
 
+import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -16,6 +17,22 @@ __all__ = [
 
 Fields = dict[str, Any]
 Identity = str | uuid.UUID
+
+
+class Model:
+    """What programs call of LangSmith's objects, which are pydantic's: their fields as a mapping or as JSON."""
+
+    __slots__ = ()
+
+    def model_dump(self, *, exclude_none: bool = False, **options: Any) -> Fields:
+        """Return the fields; other options than `exclude_none` have no effect."""
+        given = asdict(self)  # type: ignore[call-overload]  # every subclass is a dataclass
+        return {name: value for name, value in given.items() if not exclude_none or value is not None}
+
+    def model_dump_json(self, *, exclude_none: bool = False, indent: int | None = None, **options: Any) -> str:
+        return json.dumps(self.model_dump(exclude_none=exclude_none), default=str, indent=indent)
+
+    dict, json = model_dump, model_dump_json
 
 
 class DataType(StrEnum):
@@ -42,7 +59,7 @@ class AttachmentInfo(TypedDict):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dataset:
+class Dataset(Model):
     """A named dataset in its current version."""
 
     id: str
@@ -56,7 +73,7 @@ class Dataset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Example:
+class Example(Model):
     """An example; `outputs` are the reference outputs. `split` and `cluster` are additions of ours."""
 
     id: str
@@ -124,7 +141,7 @@ class DatasetDiffInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class Run(Model):
     """One answer of a target to one example; `child_runs` are its nested steps."""
 
     id: str
@@ -179,7 +196,7 @@ class ExampleWithRuns(Example):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluationResult:
+class EvaluationResult(Model):
     """A judgement, as returned by an evaluator and as found in results.
 
     A failed one has no score, its error as the comment, and `{"error": True}` in `extra`.
@@ -225,7 +242,7 @@ class ComparativeExperiment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Feedback:
+class Feedback(Model):
     """An evaluator's judgement of a run, or a person's label. A preference gives feedback on each of its two runs."""
 
     id: str
@@ -245,7 +262,7 @@ class Feedback:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TracerSession:
+class TracerSession(Model):
     """An experiment, which LangSmith calls a project. Statistics are None unless requested."""
 
     id: str

@@ -15,6 +15,18 @@ from evalflows.specs.errors import InputError, short
 
 __all__ = ["log_feedback", "log_inputs", "log_outputs", "log_reference_outputs", "trace_feedback"]
 
+
+def test(*given: Any, **settings: Any) -> Any:
+    """Mark a test as `@pytest.mark.langsmith` does, with the same settings."""
+    import pytest  # late: clients need none
+
+    marked = pytest.mark.langsmith(**settings) if settings or not given else pytest.mark.langsmith
+    return marked(*given) if given else marked
+
+
+test.__test__ = False  # type: ignore[attr-defined]  # a module that imports it has no test of this name
+unit = test
+
 _FIELDS = {"key", "score", "value", "comment", "metadata"}
 
 

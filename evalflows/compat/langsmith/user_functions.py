@@ -1,16 +1,19 @@
 """Targets and evaluators written for LangSmith, as functions of ours."""
 
+import ast
 import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import update_wrapper
 from itertools import takewhile
+from textwrap import dedent
 from typing import Any
 
 from evalflows.compat.langsmith.conversion import example_of_view, opened, run_of_view
 from evalflows.compat.langsmith.run_helpers import untraced
 from evalflows.evaluators.binding import OFFERED, Scope
 from evalflows.evaluators.foreign import evaluator_name
-from evalflows.evaluators.views import ExampleView, RunView
+from evalflows.evaluators.views import ExampleView, RunView, with_attributes
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.reference import name_of, parameters_of
@@ -65,6 +68,45 @@ def as_evaluator(evaluator: Any, scope: Scope = "item") -> Any:
     return _with_langsmith_objects(as_named(function, name, scope), name)
 
 
+def told_apart(evaluators: Sequence[Any], stored: Callable[[str], str] = str) -> list[Any]:
+    """Return evaluators, those with the name of an earlier one under a name of their own: `judge`, `judge_2`.
+
+    `stored` gives the name under which one is stored.
+    """
+    seen: Counter[str] = Counter()
+    found = []
+    for evaluator in evaluators:
+        if not isinstance(evaluator, str | Mapping | EvaluatorSpec):
+            name = evaluator_name(evaluator)
+            seen[name] += 1
+            if seen[name] > 1:
+                evaluator = {"use": evaluator, "name": f"{stored(name)}_{seen[name]}"}
+        found.append(evaluator)
+    return found
+
+
+def keys_by_name(evaluators: Sequence[Any]) -> dict[str, list[str]]:
+    """Return the keys of the results of functions, as their sources write them, by the evaluators' names."""
+    named = [(each.get("name"), each.get("use")) if isinstance(each, Mapping) else (None, each) for each in evaluators]
+    return {name or evaluator_name(use): _returned_keys(use) for name, use in named if callable(use)}
+
+
+def _returned_keys(evaluator: Any) -> list[str]:
+    try:
+        tree = ast.parse(dedent(inspect.getsource(getattr(evaluator, "evaluate_run", evaluator))))
+    except (OSError, TypeError, SyntaxError):
+        return []
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Dict):
+            named = zip(node.keys, node.values, strict=True)
+            keys = [value for name, value in named if isinstance(name, ast.Constant) and name.value == "key"]
+        else:
+            keys = [each.value for each in getattr(node, "keywords", ()) if each.arg == "key"]
+        found += [key for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+    return [str(key.value) for key in sorted(found, key=lambda key: (key.lineno, key.col_offset))]
+
+
 def as_named(function: Function, name: str, scope: Scope) -> Function:
     """Return the function; one with two parameters of unknown names is wrapped to receive LangSmith's two arguments.
 
@@ -112,6 +154,8 @@ def _converted(parameter: str, value: Any) -> Any:
         return {}
     if parameter == "attachments":
         return opened(value)
+    if isinstance(value, dict) and parameter in ("inputs", "outputs", "reference_outputs"):
+        return with_attributes(value)
     if isinstance(value, list) and parameter in ("runs", "examples", "outputs", "reference_outputs"):
         return [_converted(parameter, item) for item in value]
     return value

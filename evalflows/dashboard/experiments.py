@@ -31,7 +31,7 @@ from evalflows.reports.experiment_report import experiments_report, overviews_of
 from evalflows.reports.experiments import ExperimentList, ListedExperiment, ListFilter, listed_experiments
 from evalflows.reports.markdown_pages import MOST_CANDIDATES
 from evalflows.reports.names import versions_of
-from evalflows.reports.results import drawing_scales, results_of_each, verdict_sentences
+from evalflows.reports.results import drawing_scales, results_of_each
 from evalflows.reports.slices import slice_means
 from evalflows.reports.worst import is_higher_better
 from evalflows.specs.errors import InputError
@@ -133,7 +133,6 @@ def _page(
         row=row,
         overview=report.experiments[0],
         report=report,
-        verdicts=verdict_sentences(results),
         results=shown,
         name_of=Confusion.name_of,
         sortable=dict.fromkeys(result.metric for result in of_runs),

@@ -38,9 +38,9 @@ from evalflows.store.queries.trace_evaluations import batches_of, trace_evaluati
 from evalflows.store.queries.traces import (
     TraceWithTexts,
     Verdict,
-    listed_traces,
     observations_of_trace,
     scores_of_traces,
+    traces_with_texts,
     verdicts_of_trace,
 )
 from evalflows.store.queries.windows import in_slice
@@ -331,7 +331,7 @@ def traces_page(site: Site, query: Query) -> Page:
     proofs = site.links.proofs
     is_proved = where is None or (proofs is not None and proofs.hold(query.text(PROOF), where))
     rows = partial(site.queries.rows, stop=site.stop) if site.queries and where else None
-    traces = listed_traces(site.store, only, _day(since), limit, rows, of=TraceWithTexts) if is_proved else []
+    traces = traces_with_texts(site.store, only, _day(since), limit, rows) if is_proved else []
     scores = grouped((score.trace_id, score) for score in scores_of_traces(site.store, traces))
     if session:
         traces.reverse()

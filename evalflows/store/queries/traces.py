@@ -329,18 +329,22 @@ class Verdict:
 
 
 def listed_traces(
-    store: Store,
-    only: Filter | None,
-    since: datetime | None,
-    limit: int,
-    rows: RowsOf | None = None,
-    *,
-    of: type[Listed] = ListedTrace,  # type: ignore[assignment]  # a default of a type variable
-) -> list[Listed]:
-    """Return the newest traces that meet a filter, as these records; `rows` runs it, as in `item_keys`.
+    store: Store, only: Filter | None, since: datetime | None, limit: int, rows: RowsOf | None = None
+) -> list[ListedTrace]:
+    """Return the newest traces that meet a filter; `rows` runs it, as in `item_keys`. Raise InputError if it fails."""
+    return _listed(ListedTrace, store, only, since, limit, rows)
 
-    Raise InputError if it fails.
-    """
+
+def traces_with_texts(
+    store: Store, only: Filter | None, since: datetime | None, limit: int, rows: RowsOf | None = None
+) -> list[TraceWithTexts]:
+    """Return the same with their texts."""
+    return _listed(TraceWithTexts, store, only, since, limit, rows)
+
+
+def _listed(
+    of: type[Listed], store: Store, only: Filter | None, since: datetime | None, limit: int, rows: RowsOf | None
+) -> list[Listed]:
     window = Window(moment="started_at", since=since, until=LATEST, newest_first=True)
     keys = item_keys(store, "traces", condition(only, "traces"), window, limit, rows)
     if not keys:

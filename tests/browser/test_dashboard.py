@@ -144,7 +144,7 @@ LEFT_OUT = "return [...document.querySelectorAll('.scroll')].map((box) => box.sc
 def test_lists_are_lines_and_a_box_opens_a_run(browser: Chrome, url: str) -> None:
     for scheme, width in (("light", 1400), ("dark", 1400)):
         look(browser, scheme, width, 900)
-        for name in ("experiments", "datasets", "decisions", "pairwise", "judges"):
+        for name in ("experiments", "datasets", "decisions", "pairwise"):
             browser.get(f"{url}/{name}")
             heights = browser.execute_script(HEIGHTS)
             assert heights and max(heights) < 27, (name, heights)

@@ -12,6 +12,7 @@ from evalflows.dashboard.links import Links
 from evalflows.engine.views import example_view
 from evalflows.evaluators.views import ExampleView
 from evalflows.prefect_server import dashboard_url
+from evalflows.reports.decisions import decisions_of
 from evalflows.reports.experiment_report import experiments_report
 from evalflows.reports.grids import grids_on
 from evalflows.reports.results import Result, results_of
@@ -137,7 +138,8 @@ class ExperimentResult:
 
         def made() -> "Markup":
             results = self._results()
-            report = experiments_report(self._store, [self.experiment_id], results, with_worst=False, with_fields=False)
+            of = (self._store, [self.experiment_id])
+            report = experiments_report(*of, results, decisions_of(*of), with_worst=False, with_fields=False)
             return results_table(self._store, f"{self!r}, {self._row.state}", results, report.sentences)
 
         return shown(made)

@@ -146,7 +146,7 @@ def decide(
             out = console()
             notes = [f"read: {read_sentence(systems)}", *decided.recorded.notes, *_same(results)]
             sections = [lines_section([Text(one_line(note)) for note in notes])]
-            sections += [decisions_section(candidates)] if decisions else [verdicts_section(shown[0].results)]
+            sections += [decisions_section(candidates)] if decisions else [verdicts_section(shown[0].verdicts)]
             for number, single in enumerate(shown, start=1):
                 limits = limits_section(candidates) if number == len(shown) else None
                 sections += results_sections(replace(single, hides_final=False), out.width, limits=limits)[:-1]

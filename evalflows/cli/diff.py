@@ -25,6 +25,7 @@ from evalflows.reports.diff import (
     values_of,
     values_text,
 )
+from evalflows.reports.headlines import verdict_sentences
 from evalflows.reports.markdown_pages import after_diff
 from evalflows.reports.results import Result, differences_in, remarks_on
 from evalflows.reports.slices import SLICE_COLUMNS, examples_command, slice_cells
@@ -147,7 +148,7 @@ def print_brief(out: Console, diff: ExperimentsDiff, rest: str = "--all", most: 
     notes = [*map(show.remark_line, remarks_on(diff.results))]
     notes += [Text(note, "yellow") for note in notes_of(diff)]
     sections = [
-        show.verdicts_section(diff.results),
+        show.verdicts_section(verdict_sentences(diff.results, diff.decisions)),
         show.metrics_section(diff.results, worse_and_better),
         *(_worst(diff, changes, out.width) for changes in diff.lists if changes.change == "regressed"),
         lines_section(_counted(diff), "change", is_apart=True),

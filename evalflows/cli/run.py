@@ -373,7 +373,7 @@ def _verdicts(
 ) -> "tuple[Section, Section | None]":
     """Return the decisions and their limits; without any, the verdicts."""
     if not candidates:
-        return verdicts_section(() if report.grids else report.results), None  # grids say more
+        return verdicts_section(() if report.grids else report.verdicts), None  # grids say more
     from evalflows.cli.decisions import decisions_section, limits_section  # late: only these need it
 
     return decisions_section(candidates), limits_section(candidates)

@@ -24,7 +24,7 @@ from evalflows.reports.grids import (
     legend,
     tables_of,
 )
-from evalflows.reports.results import Remark, Result, Severity, differences_in, means_in, verdict_sentences
+from evalflows.reports.results import Remark, Result, Severity, differences_in, means_in
 from evalflows.reports.worst import HIDDEN, Worst, WorstExamples, WorstItem, brief_lines, change_text, value_text
 from evalflows.specs import hints
 from evalflows.specs.escaping import one_line
@@ -68,7 +68,7 @@ def print_experiments(report: ExperimentsReport, *, wide: bool = False) -> None:
     for grid in report.grids:
         out.print(_whole_grid(grid, out.width))
     out.print(all_columns(report.results) if wide else _metrics(report.results))
-    for sentence in verdict_sentences(report.results):
+    for sentence in report.verdicts:
         out.print(Text(sentence, style="bold"))
     for confusion in report.confusions:
         section = _confusion_section(confusion, MOST_LABELS)
@@ -93,9 +93,9 @@ def remark_line(remark: Remark) -> Text:
     return Text(remark.text, style=SEVERITY_STYLES[remark.severity])
 
 
-def verdicts_section(results: Sequence[Result]) -> Section:
-    """Return the verdict on each candidate in a sentence."""
-    return lines_section([Text(text, "bold") for text in verdict_sentences(results)], "verdict", least=MOST_VERDICTS)
+def verdicts_section(verdicts: Sequence[str]) -> Section:
+    """Return the verdict on each candidate."""
+    return lines_section([Text(text, "bold") for text in verdicts], "verdict", least=MOST_VERDICTS)
 
 
 def _whole_grid(grid: "Grid", width: int) -> RenderableType:

@@ -17,16 +17,17 @@ from evalflows.dashboard.grids import grids_part
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site, marked, render, shown_text
 from evalflows.dashboard.steps import steps_of
-from evalflows.reports.decisions import decisions_of, with_slices
+from evalflows.reports.decisions import with_slices
 from evalflows.reports.diff import ExperimentsDiff, comments_of, heading, no_examples, values_text
 from evalflows.reports.example_detail import ExampleDetail, PastValue, RunDetail, example_detail, past_values
 from evalflows.reports.experiment_report import overviews_of
+from evalflows.reports.headlines import Headline, headline, verdict_sentences
 from evalflows.reports.kept_comparisons import KeptComparison
 from evalflows.reports.markdown_pages import MOST_CANDIDATES
 from evalflows.reports.names import names_apart
 from evalflows.reports.partings import partings_of
 from evalflows.reports.picture import Card, card_of_results
-from evalflows.reports.results import Means, Result, drawing_scales, means_of, verdict_sentences
+from evalflows.reports.results import Means, Result, drawing_scales, means_of
 from evalflows.reports.side_by_side import RowFilter, RowSort, found_examples, inputs_of, side_by_side, wanted_examples
 from evalflows.reports.slices import SLICE_COLUMNS, slice_cells
 from evalflows.reports.word_diff import WordDiff, answers_apart, has_much_in_common, word_diff
@@ -34,7 +35,6 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import joined
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import LENGTH, MEASURES
-from evalflows.store.queries.conclusions import conclusions_on
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store
@@ -349,57 +349,33 @@ def _rows_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What became of the evaluators' metrics in one candidate, as the headline of a comparison."""
+    """The headline of one candidate in a comparison, and what gates said of it."""
 
     candidate: str
-    kind: Literal["worse", "better", "changed", "calm"]  # the colour
-    text: str
-    sentence: str  # the verdicts in words; empty without a common metric
+    headline: Headline
     gates: Mapping[str, str]  # conclusions of the newest decisions on it, by gate
     why: str  # why a gate failed it; empty if none did
     where: Sequence[str]  # in which slices it got worse, as a gate found against the same baseline
 
 
 def summaries(store: Store, diff: ExperimentsDiff) -> list[Summary]:
-    """Return the headline of each candidate: the verdicts of its row in few words."""
-    identities = [candidate.experiment_id for candidate in diff.candidates]
-    decided = conclusions_on(store, identities)
-    decisions = decisions_of(store, [*decided]) if decided else []
-    why = {
-        decision.candidate_experiment_id: decision.summary for decision in decisions if decision.conclusion == "FAIL"
-    }
-    on_these = [decision for decision in decisions if decision.baseline_experiment_id == diff.baseline.experiment_id]
-    where = {decision.candidate_experiment_id: with_slices(store, decision).where for decision in on_these}
-    results = {
-        identity: [result for result in diff.results if result.experiment_id == identity] for identity in identities
-    }
-    return [
-        _summary(new, own, decided.get(new, {}), why.get(new, ""), where.get(new, ())) for new, own in results.items()
-    ]
-
-
-def _summary(
-    candidate: str, results: Sequence[Result], gates: Mapping[str, str], why: str, where: Sequence[str]
-) -> Summary:
-    judged = [result for result in results if result.baseline and result.metric not in MEASURES]
-    found = {result.conclusion for result in judged}
-    kind: Literal["worse", "better", "changed", "calm"] = "calm"
-    if {"worse", "better"} <= found:
-        kind, text = "changed", "Better and worse"
-    elif "worse" in found:
-        kind, text = "worse", "Worse"
-    elif "better" in found:
-        kind, text = "better", "Better"
-    elif not judged:
-        text = "No metric in common"
-    elif all(result.reason_code == "no_significant_difference" for result in judged):
-        text = "No significant difference"
-    else:
-        text = "Not worse" if found <= {"no_worse", "equivalent"} else "Not enough evidence"
-    if "FAIL" in gates.values():  # what is better besides does not release it
-        kind, text = "worse", "FAIL"
-    sentence = verdict_sentences(results)[0] if judged else ""
-    return Summary(candidate=candidate, kind=kind, text=text, sentence=sentence, gates=gates, why=why, where=where)
+    """Return the headline of each candidate."""
+    out = []
+    for candidate in diff.candidates:
+        new = candidate.experiment_id
+        decided = [decision for decision in diff.decisions if decision.candidate_experiment_id == new]
+        own = [each for each in decided if each.baseline_experiment_id == diff.baseline.experiment_id]
+        found = headline([result for result in diff.results if result.experiment_id == new], decided)
+        out.append(
+            Summary(
+                candidate=new,
+                headline=found,
+                gates={decision.gate: decision.conclusion for decision in decided},
+                why=next((decision.summary for decision in decided if decision.conclusion == found.word == "FAIL"), ""),
+                where=next((with_slices(store, decision).where for decision in reversed(own)), ()),
+            )
+        )
+    return out
 
 
 def change_totals(diff: ExperimentsDiff, metric: str | None) -> dict[str, list[tuple[Change, int]]]:
@@ -529,13 +505,12 @@ def _comparison(site: Site, asked: CompareQuery) -> Page:
 
 
 def _card(title: str, diff: ExperimentsDiff, summaries: Sequence[Summary]) -> Card:
-    """Return what a picture of the page shows; of one candidate, with the worst that gates said of it, and why."""
-    card = card_of_results(title, diff.results)
+    """Return what a picture of the page shows; of one candidate, with its headline, and why a gate failed it."""
+    said = verdict_sentences(diff.results, diff.decisions)
     if len(summaries) > 1:
-        return card
-    said = summaries[0].gates.values()
-    worst = next((conclusion for conclusion in ("FAIL", "NOT ENOUGH EVIDENCE", "PASS") if conclusion in said), None)
-    return replace(card, verdict=worst, sentences=[*filter(None, [summaries[0].why]), *card.sentences])
+        return card_of_results(title, diff.results, said)
+    (one,) = summaries
+    return card_of_results(title, diff.results, [*filter(None, [one.why]), *said], one.headline.word)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

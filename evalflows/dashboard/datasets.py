@@ -4,6 +4,7 @@ add to a dataset, edit its examples and review its drafts. What people send make
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from evalflows.analysis.judge_exclusions import excluded_metrics
@@ -55,12 +56,15 @@ _changing = threading.Lock()
 """Two changes at once would each leave out the other's."""
 
 
-def datasets_page(site: Site, _: Query) -> Page:
+def datasets_page(site: Site, query: Query) -> Page:
     """Return the list of datasets, and where a file is added."""
+    sort = query.text("sort") or "name"
     body = render(
         "datasets.html",
         site,
-        datasets=datasets.listed_datasets(site.store),
+        datasets=datasets.listed_datasets(site.store, sort),
+        sort=sort,
+        address=partial(site.links.page, "datasets"),
         runs=datasets.runs_by_dataset(site.store),
         endings=[*READERS],
         how_to_add=hints.add_dataset().code,

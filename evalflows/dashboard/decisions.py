@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import get_args
 
 from evalflows.analysis.figures import estimate
@@ -162,7 +163,10 @@ def decisions_page(site: Site, query: Query) -> Page:
     gates, number = gate_names(site.store), query.number("page")
     conclusion = query.choice("conclusion", CONCLUSIONS, "PASS") if query.text("conclusion") else None
     choice = DecisionChoice(gate=query.text("gate"), conclusion=conclusion, text=query.text("q"))
-    decisions, total = listed_decisions(site.store, choice, page=number, in_page=DECISIONS_IN_PAGE)
+    sort = query.text("sort") or "-decided"
+    decisions, total = listed_decisions(site.store, choice, page=number, in_page=DECISIONS_IN_PAGE, sort=sort)
+    values = {"gate": choice.gate, "conclusion": conclusion, "q": choice.text, "sort": query.text("sort")}
+    address = partial(site.links.page, "decisions", **values)
     body = render(
         "decisions.html",
         site,
@@ -174,8 +178,8 @@ def decisions_page(site: Site, query: Query) -> Page:
         approvals=approvals(site.store),
         number=number,
         last=-(-total // DECISIONS_IN_PAGE),
-        address=lambda page: site.links.page(
-            "decisions", gate=choice.gate, conclusion=choice.conclusion, q=choice.text, page=page
-        ),
+        sort=sort,
+        paged=lambda page: address(page=page),
+        address=address,
     )
     return Page(title="Decisions", section="decisions", body=body)

@@ -1,5 +1,6 @@
 """The pages of experiments: their list, one, several, and one example."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,10 +29,16 @@ from evalflows.reports.experiment_page import (
     related_experiments,
 )
 from evalflows.reports.experiment_report import experiments_report, overviews_of
-from evalflows.reports.experiments import ExperimentList, ListedExperiment, ListFilter, listed_experiments
+from evalflows.reports.experiments import (
+    NEWEST_FIRST,
+    ExperimentList,
+    ListedExperiment,
+    ListFilter,
+    listed_experiments,
+)
 from evalflows.reports.markdown_pages import MOST_CANDIDATES
 from evalflows.reports.names import versions_of
-from evalflows.reports.results import drawing_scales, results_of_each, verdict_sentences
+from evalflows.reports.results import drawing_scales, results_of_each
 from evalflows.reports.slices import slice_means
 from evalflows.reports.worst import is_higher_better
 from evalflows.specs.errors import InputError
@@ -51,6 +58,9 @@ MOST_COLUMNS = 6
 """Metrics with a column in the tables of examples and slices."""
 
 IN_PAGE = 50
+SHARED_COLUMNS = 4
+"""Metrics with a column in the list, if none is chosen."""
+
 MOST_TAGS = 24
 """Tags that are shown as chips."""
 
@@ -133,7 +143,6 @@ def _page(
         row=row,
         overview=report.experiments[0],
         report=report,
-        verdicts=verdict_sentences(results),
         results=shown,
         name_of=Confusion.name_of,
         sortable=dict.fromkeys(result.metric for result in of_runs),
@@ -239,12 +248,14 @@ class _Address:
 
 def experiments_page(site: Site, query: Query) -> Page:
     """Return the list of experiments."""
-    wanted, number, metric = _filter(query), query.number("page"), query.text("metric")
-    found = listed_experiments(site.store, wanted, limit=IN_PAGE, offset=IN_PAGE * (number - 1))
-    if metric is not None and metric not in found.choices.metrics:
-        raise InputError(f"metric: got {metric!r}, wanted one of {', '.join(found.choices.metrics) or 'none'}")
-    values = {name: query.text(name) for name in ("q", "dataset", "state", "conclusion", "since", "metric")}
-    address = _Address(site, {**values, "tag": wanted.tags})
+    wanted, number, chosen = _filter(query), query.number("page"), query.all("metric")
+    sort = query.text("sort") or NEWEST_FIRST
+    found = listed_experiments(site.store, wanted, limit=IN_PAGE, offset=IN_PAGE * (number - 1), sort=sort)
+    if unknown := [metric for metric in chosen if metric not in found.choices.metrics]:
+        raise InputError(f"metric: got {unknown[0]!r}, wanted one of {', '.join(found.choices.metrics) or 'none'}")
+    values = {name: query.text(name) for name in ("q", "dataset", "state", "conclusion", "since")}
+    address = _Address(site, {**values, "metric": chosen, "tag": wanted.tags, "sort": query.text("sort")})
+    columns = chosen or _shared(found.experiments)
     body = render(
         "experiments.html",
         site,
@@ -252,14 +263,19 @@ def experiments_page(site: Site, query: Query) -> Page:
         values=values,
         tags=_tags(found, wanted.tags),
         wanted=wanted,
-        metric=metric,
+        metric=chosen[0] if len(chosen) == 1 else None,
+        chosen=chosen,
+        columns=columns,
+        scales={metric: _experiments_scale(found.experiments, metric) for metric in columns},
+        groups=_groups(found.experiments, sort),
+        sort=sort,
+        means_of=_means_of,
         states=STATES,
         conclusions=CONCLUSIONS,
         address=address,
         paged=lambda page: address(page=page),
         number=number,
         last=-(-found.count // IN_PAGE),
-        scale=_experiments_scale(found.experiments, metric),
         excluded=excluded_metrics(
             site.store, {experiment.experiment_id: experiment.run_group for experiment in found.experiments}
         ),
@@ -298,7 +314,25 @@ def _tags(found: ExperimentList, chosen: Sequence[str]) -> list[tuple[str, int |
     ]
 
 
-def _experiments_scale(experiments: Sequence[ListedExperiment], metric: str | None) -> tuple[float, float]:
-    """Return the range of the chosen metric's intervals."""
-    shown = [found for experiment in experiments if metric is not None and (found := experiment.metric(metric))]
-    return domain(value for result in shown for value in (result.mean, result.ci_low, result.ci_high))
+def _shared(experiments: Sequence[ListedExperiment]) -> list[str]:
+    """Return the metrics of evaluators that most of the experiments have, by name."""
+    counts = Counter(metric.metric for experiment in experiments for metric in experiment.main_metrics)
+    return sorted(metric for metric, _ in counts.most_common(SHARED_COLUMNS))
+
+
+def _groups(experiments: Sequence[ListedExperiment], sort: str) -> list[list[ListedExperiment]]:
+    """Return the experiments by run, the newest first; in another order, each by itself."""
+    by_run = grouped((one.run_group if sort == NEWEST_FIRST else one.experiment_id, one) for one in experiments)
+    return [*by_run.values()]
+
+
+def _means_of(experiments: Sequence[ListedExperiment], metric: str) -> list[float]:
+    found = (experiment.metric(metric) for experiment in experiments)
+    return [each.mean for each in found if each is not None and each.mean is not None]
+
+
+def _experiments_scale(experiments: Sequence[ListedExperiment], metric: str) -> tuple[float, float]:
+    """Return the range of a metric's intervals; 0 to 1 if they are within it."""
+    shown = [found for experiment in experiments if (found := experiment.metric(metric))]
+    ends = [end for result in shown for end in (result.mean, result.ci_low, result.ci_high) if end is not None]
+    return (0.0, 1.0) if ends and 0 <= min(ends) <= max(ends) <= 1 else domain([0.0, *ends])

@@ -170,14 +170,21 @@ def _review_address(
 
 @steady
 def judges_page(site: Site, query: Query) -> Page:
-    """Return the list of judges, and their agreement with people."""
+    """Return the list of judges, those that need action first, and their agreement with people."""
     text = query.text("q")
     health = [
         row for row in judges.judges_health(site.store) if _has(text, row.evaluator, row.judge_model, *row.metrics)
     ]
     standings = [row for row in judge_standings(site.store) if _has(text, row.evaluator, row.judge_model, row.metric)]
     panels = dict.fromkeys(panel.text for panel in newest_panels(site.store) if _has(text, panel.metric))
-    body = render("judges.html", site, judges=health, standings=standings, panels=panels, q=text)
+    body = render(
+        "judges.html",
+        site,
+        judges=judges.judges_by_need(site.store, health),
+        standings=standings,
+        panels=panels,
+        q=text,
+    )
     return Page(title="Judges", section="judges", body=body)
 
 

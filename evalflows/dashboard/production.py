@@ -1,6 +1,7 @@
 """Production: what trace evaluations judged, what watch rules found, and traces as a list and as a tree."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -11,7 +12,7 @@ from evalflows.analysis.figures import estimate_text, tokens_text
 from evalflows.analysis.monitoring import Changed, WindowFigures, baseline_before, what_changed, window_figures
 from evalflows.dashboard.charts import Point
 from evalflows.dashboard.links import PROOF
-from evalflows.dashboard.rendering import Page, Query, Site, render
+from evalflows.dashboard.rendering import Page, Query, Site, render, shown_text
 from evalflows.reports.datasets import dataset_names
 from evalflows.reports.idle_rules import rules_that_could_not_look
 from evalflows.reports.judges import label_text
@@ -20,6 +21,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import json_text
 from evalflows.specs.grouping import grouped
 from evalflows.specs.watch import ALL, DIMENSIONS
+from evalflows.store.layout import quoted
 from evalflows.store.observations import last_owner
 from evalflows.store.queries.incidents import (
     Incident,
@@ -33,9 +35,17 @@ from evalflows.store.queries.incidents import (
     worst_items,
 )
 from evalflows.store.queries.trace_evaluations import batches_of, trace_evaluation, trace_evaluations
-from evalflows.store.queries.traces import Verdict, listed_traces, observations_of_trace, verdicts_of_trace
+from evalflows.store.queries.traces import (
+    TraceWithTexts,
+    Verdict,
+    observations_of_trace,
+    scores_of_traces,
+    traces_with_texts,
+    verdicts_of_trace,
+)
 from evalflows.store.queries.windows import in_slice
 from evalflows.store.trace_records import WatchedWindowRow
+from evalflows.telemetry.conventions import answer_text, last_user_text, messages_of
 from evalflows.telemetry.views import ObservationView, in_depth, trace_view
 
 MOST_WORST = 10
@@ -60,6 +70,11 @@ SHOWN: tuple[Shown, ...] = ("now", "all")
 
 _LookKey = tuple[str, str, datetime]
 """A rule, a slice, and when a window starts."""
+
+_TEXTS = "lower(concat_ws(chr(10), input, output))"
+
+MOST_METRICS = 4
+"""Metrics with a column in the list of traces."""
 
 IN_PAGE = 50
 MOST = 500
@@ -309,24 +324,57 @@ def traces_page(site: Site, query: Query) -> Page:
     """
     # Reading all days to show the newest traces would take seconds and gigabytes.
     where, since = query.text("where"), query.text("since") or last_owner(site.store, "observations")
+    text, session = query.text("q"), query.text("session")
+    said = f"contains({_TEXTS}, {quoted(text.lower())})" if text else None
+    only = _all_of(where, said, f"session_id = {quoted(session)}" if session else None)
     limit = query.number("limit", IN_PAGE, MOST)
     proofs = site.links.proofs
     is_proved = where is None or (proofs is not None and proofs.hold(query.text(PROOF), where))
     rows = partial(site.queries.rows, stop=site.stop) if site.queries and where else None
-    traces = listed_traces(site.store, where, _day(since), limit, rows) if is_proved else []
+    traces = traces_with_texts(site.store, only, _day(since), limit, rows) if is_proved else []
+    scores = grouped((score.trace_id, score) for score in scores_of_traces(site.store, traces))
+    if session:
+        traces.reverse()
     body = render(
         "traces.html",
         site,
         traces=traces,
+        scores={trace: {score.metric: score for score in some} for trace, some in scores.items()},
+        metrics=sorted({score.metric for some in scores.values() for score in some})[:MOST_METRICS],
+        texts=_texts,
+        narrowed=lambda condition: site.links.traces(_all_of(only, condition), since),
+        sql=quoted,
+        conversation=lambda trace: site.links.page("production", "traces", session=trace.session_id, since=since),
+        text=text,
+        session=session,
+        as_json=_as_json,
         where=where,
         is_proved=is_proved,
         proof=PROOF,
         since=since,
         limit=limit,
         most=MOST,
-        command=_command(where, since),
+        command=_command(only, since),
     )
-    return Page(title="Traces", section="production", body=body)
+    return Page(title=f"Session {session}" if session else "Traces", section="production", body=body)
+
+
+def _all_of(*conditions: str | None) -> str | None:
+    """Return that all conditions hold, in SQL; None without any."""
+    wanted = [condition for condition in conditions if condition]
+    if len(wanted) < 2:
+        return next(iter(wanted), None)
+    return " and ".join(f"({one})" if re.search(r"\bor\b", one, re.IGNORECASE) else one for one in wanted)
+
+
+def _texts(trace: TraceWithTexts) -> tuple[str, str]:
+    """Return what was asked last and what was answered; of what holds no messages, all of it."""
+    asked, answer = last_user_text(messages_of(trace.input)), answer_text(messages_of(trace.output))
+
+    def text_of(said: Any, captured: str | None) -> str:
+        return said if isinstance(said, str) else shown_text(_as_json(captured))
+
+    return text_of(asked, trace.input), text_of(answer, trace.output)
 
 
 def trace_page(site: Site, query: Query) -> Page:

@@ -9,10 +9,13 @@ from evalflows.specs.errors import NotFoundError
 from evalflows.store.dataset_versions import Difference, FieldChange, compare_examples, field_changes
 from evalflows.store.records import ExampleRow
 from evalflows.store.snapshots import Examples, load_snapshot
-from evalflows.store.sql import ask, ask_records
+from evalflows.store.sql import ask, ask_records, order_by
 from evalflows.store.store import Store
 
-_DATASETS = "select name, snapshot_id, n_examples, splits::text, versions, source, since from datasets order by name"
+SORTS = {"name": "name", "examples": "n_examples", "versions": "versions", "newest": "since"}
+"""What the list is sorted by."""
+
+_DATASETS = "select name, snapshot_id, n_examples, splits::text, versions, source, since from datasets"
 
 _RUNS = """
 select dataset_name, count(*), max(started_at) from experiments where dataset_name is not null group by 1
@@ -54,9 +57,9 @@ class ListedDataset:
         return dict(json.loads(self.splits))
 
 
-def listed_datasets(store: Store) -> list[ListedDataset]:
-    """Return all datasets by name."""
-    return ask_records(store, ListedDataset, _DATASETS)
+def listed_datasets(store: Store, sort: str = "name") -> list[ListedDataset]:
+    """Return all datasets, sorted by one of SORTS."""
+    return ask_records(store, ListedDataset, f"{_DATASETS} {order_by(sort, SORTS, 'name')}")
 
 
 def dataset_names(store: Store) -> list[str]:

@@ -26,7 +26,7 @@ from evalflows.store.queries.looks import final_ids, look_of, looks_until, unkep
 from evalflows.store.queries.lookup import check_left_out
 from evalflows.store.queries.people_checks import people_checks
 from evalflows.store.records import EXCLUDED, answered_by, controls_batch, from_json, uncommitted_id
-from evalflows.store.sql import ask, fields_of, record_of, records_of
+from evalflows.store.sql import ask, fields_of, order_by, record_of, records_of
 from evalflows.store.store import Store
 
 Section = tuple[str, Sequence[str]]
@@ -40,6 +40,15 @@ where experiment_id = $1 and subject_kind = 'run' group by all order by all
 """
 
 _SEARCH = "select (observed -> 'search')::varchar from checks where batch_id = $1 and name = 'slices'"
+
+SORTS = {
+    "gate": "lower(gate)",
+    "conclusion": "conclusion",
+    "candidate": "lower(candidate)",
+    "baseline": "lower(baseline)",
+    "decided": "confirmed_at",
+}
+"""What the list is sorted by. Conclusions: FAIL first."""
 
 _MESSAGE = "select message from checks where batch_id = $1"
 
@@ -167,10 +176,13 @@ class DecisionChoice:
     text: str | None = None  # within the candidate's or the baseline's name
 
 
-def listed_decisions(store: Store, choice: DecisionChoice, *, page: int, in_page: int) -> tuple[list[Decision], int]:
-    """Return a page of the decisions, newest first, and how many there are; `page` counts from 1."""
+def listed_decisions(
+    store: Store, choice: DecisionChoice, *, page: int, in_page: int, sort: str = "-decided"
+) -> tuple[list[Decision], int]:
+    """Return a page of the decisions, sorted by one of SORTS, and how many there are; `page` counts from 1."""
     values = [choice.gate, choice.conclusion, choice.text, in_page, in_page * (page - 1)]
-    (rows,) = ask(store, (_LISTED, values))
+    order = order_by(sort, SORTS, "confirmed_at desc, decision_id desc")
+    (rows,) = ask(store, (f"{_LISTED} {order} limit $4 offset $5", values))
     return decisions_named(store, [identity for identity, _ in rows]), rows[0][1] if rows else 0
 
 
@@ -255,7 +267,6 @@ _LISTED = """
 select decision_id, count(*) over () from gate_decisions
 where ($1::varchar is null or gate = $1) and ($2::varchar is null or conclusion = $2)
   and ($3::varchar is null or contains(lower(candidate), lower($3)) or contains(lower(baseline), lower($3)))
-order by confirmed_at desc, decision_id desc limit $4 offset $5
 """
 
 

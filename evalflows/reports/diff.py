@@ -19,11 +19,13 @@ from evalflows.analysis.changes import (
     change_lists,
 )
 from evalflows.analysis.figures import usd
+from evalflows.reports.decisions import Decision, decisions_of
 from evalflows.reports.documents import Document, metric_document, plain
 from evalflows.reports.experiment_report import ExperimentOverview, overviews_of
 from evalflows.reports.formats import MOST_CHARACTERS, escaped, markdown_table
+from evalflows.reports.headlines import verdict_sentences
 from evalflows.reports.names import names_apart
-from evalflows.reports.results import Result, differences_in, on_chosen, results_of, sentences
+from evalflows.reports.results import Result, differences_in, on_chosen, remarks_on, results_of
 from evalflows.reports.slices import MOST_NAMED, SLICE_COLUMNS, search_text, slice_cells
 from evalflows.reports.word_diff import WordDiff, answers_apart, changed_words
 from evalflows.reports.worst import HIDDEN, plain_text, value_text
@@ -75,6 +77,7 @@ class ExperimentsDiff:
     listed: Sequence[str] = ()  # the metrics by which examples are listed
     searches: Sequence[SliceSearch] = ()  # of slices, if asked for
     hides_final: bool = False  # whether there are final examples, which are not listed
+    decisions: Sequence[Decision] = ()  # the newest of each gate on the candidates; none if only some examples count
 
     @property
     def run_groups(self) -> dict[str, str]:
@@ -83,7 +86,8 @@ class ExperimentsDiff:
 
     @property
     def sentences(self) -> list[str]:
-        return sentences(self.results)
+        """One per candidate, and the remarks on the results."""
+        return [*verdict_sentences(self.results, self.decisions), *(one.text for one in remarks_on(self.results))]
 
     def search_text(self, search: SliceSearch) -> str:
         """Return what was searched of a candidate and how many slices stand out, in a sentence."""
@@ -177,6 +181,7 @@ def diff_without_lists(store: Store, figures: ComparedFigures, metrics: Sequence
         counts=[count for count in change_counts(store, compared) if not metrics or count.metric in metrics],
         lists=[],
         searches=figures.searches,
+        decisions=[] if figures.chosen else decisions_of(store, [side.experiment_id for side in candidates]),
     )
 
 

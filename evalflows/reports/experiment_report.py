@@ -19,6 +19,7 @@ from evalflows.analysis.savings import Batched, batched
 from evalflows.reports.confusion import CONFUSIONS, Confusion, confusions_in
 from evalflows.reports.decisions import Decision
 from evalflows.reports.grids import grid_sentences, grids_on
+from evalflows.reports.headlines import verdict_sentences
 from evalflows.reports.results import (
     Remark,
     RemarkKind,
@@ -26,7 +27,6 @@ from evalflows.reports.results import (
     by_severity,
     judges_in_sentences,
     remarks_on,
-    verdict_sentences,
 )
 from evalflows.reports.slices import field_lines, slice_means
 from evalflows.reports.worst import Worst, is_higher_better, worst_of
@@ -316,8 +316,13 @@ class ExperimentsReport:
         return [*self._verdicts, *remarks]
 
     @property
+    def verdicts(self) -> list[str]:
+        """How each candidate compares with the baseline, in a sentence."""
+        return verdict_sentences(self.results, self.decisions)
+
+    @property
     def _verdicts(self) -> list[str]:
-        return [*(text for grid in self.grids for text in grid_sentences(grid)), *verdict_sentences(self.results)]
+        return [*(text for grid in self.grids for text in grid_sentences(grid)), *self.verdicts]
 
     @property
     def _of_judges(self) -> Iterator[Remark]:

@@ -1,4 +1,4 @@
-"""The list of experiments, newest first."""
+"""The list of experiments."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,11 +9,26 @@ from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.queries.progress import answer_counts, spooled_if_unfinished
 from evalflows.store.small_tables import Ask, small_tables
-from evalflows.store.sql import record_of
+from evalflows.store.sql import order_by, record_of
 from evalflows.store.store import Store
 
 MOST_RUNS = 20
 """Runs of the same name and target that the history of a metric holds, at most."""
+
+MEAN = "mean of "
+"""Before a metric, what the list is sorted by."""
+
+NEWEST_FIRST = "-started"
+
+SORTS = {
+    "started": "e.started_at",
+    "name": "lower(e.name)",
+    "state": "e.state",
+    "gate": "list_min(d.conclusions)",
+    "cost": "e.cost_usd",
+    "dataset": "lower(e.dataset_name)",
+}
+"""What the list is sorted by beside means; with a minus before it, downwards. Gates: FAIL first."""
 
 DATASETS = "select distinct dataset_name from staging.experiments where dataset_name is not null order by 1"
 
@@ -122,12 +137,21 @@ class ExperimentList:
     choices: Choices
 
 
-def listed_experiments(store: Store, wanted: ListFilter, *, limit: int, offset: int = 0) -> ExperimentList:
-    """Return one page of the list."""
+def listed_experiments(
+    store: Store, wanted: ListFilter, *, limit: int, offset: int = 0, sort: str = NEWEST_FIRST
+) -> ExperimentList:
+    """Return one page of the list, sorted by one of SORTS or by the `mean of ` a metric; what lacks it comes last.
+
+    Raise InputError for another order.
+    """
+    named = sort.removeprefix("-")
+    metric = named.removeprefix(MEAN) if named.startswith(MEAN) else None
+    columns = SORTS | ({named: _MEAN} if metric else {})
+    ordered = f"{_LIST} {order_by(sort, columns, 'e.started_at desc, experiment_id desc')} limit $7 offset $8"
     values = [wanted.text, wanted.dataset, list(wanted.tags), wanted.state, wanted.conclusion, wanted.since]
     with small_tables(store) as ask:
-        rows = ask(_LIST, [*values, limit, offset])
-        (count,) = ask(f"select count(*) from ({_LIST})", [*values, None, 0])[0]
+        rows = ask(ordered, [*values, limit, offset, *([metric] if metric else [])])
+        (count,) = ask(f"select count(*) from ({_LIST})", values)[0]
         metrics, found = _metrics(ask, [identity for identity, *_ in rows]), _choices(ask)
     counts = answer_counts(store, [identity for identity, *_ in rows])
     experiments = []
@@ -179,8 +203,12 @@ where ($1::varchar is null
   and ($5::varchar is null
        or case when $5 = 'PASS' then d.conclusions = ['PASS'] else list_contains(d.conclusions, $5) end)
   and ($6::timestamptz is null or e.started_at >= $6)
-order by e.started_at desc, experiment_id desc limit $7 offset $8
 """
+
+_MEAN = """(
+    select any_value(t.mean) from staging.estimates t
+    where t.experiment_id = e.experiment_id and t.metric = $9 and t.slice is null
+)"""
 
 _LISTED_METRICS = """
 with lines as (

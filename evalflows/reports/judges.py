@@ -5,10 +5,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from evalflows.analysis.figures import estimate, figure, percent, percent_estimate
 from evalflows.specs import hints
+from evalflows.specs.grouping import grouped
+from evalflows.specs.metric_names import base_metric, metric_of
+from evalflows.store.queries.people_checks import people_checks
 from evalflows.store.records import DataType, from_json
 from evalflows.store.sql import ask, ask_records, fields_of, records_of
 from evalflows.store.store import Store
@@ -69,6 +72,53 @@ def judges_health(store: Store, evaluator: str | None = None) -> list[JudgeHealt
         "order by last_judged_at desc, evaluator, evaluator_version, judge_model"
     )
     return ask_records(store, JudgeHealth, query, [evaluator])
+
+
+Need = Literal["rejected", "drifting", "not validated"]
+"""Why a judge needs somebody's action, the most urgent first; not validated: though a gate has a rule on its metric."""
+
+NEEDS: tuple[Need, ...] = get_args(Need)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedJudge:
+    """A judge in the list: its versions, the last used first, and what that one needs."""
+
+    versions: Sequence[JudgeHealth]
+    need: Need | None
+
+    @property
+    def newest(self) -> JudgeHealth:
+        return self.versions[0]
+
+
+def judges_by_need(store: Store, health: Sequence[JudgeHealth]) -> list[ListedJudge]:
+    """Return judges, those that need action first, else the last used."""
+    drifting, gated = ask(store, (_DRIFTING, []), (_GATED, []))
+    people, in_gates = people_checks(store), {base_metric(metric_of(metric)) for (metric,) in gated}
+
+    def need(one: JudgeHealth) -> Need | None:
+        checks = [check for metric in one.metrics if (check := people.get((one.evaluator_version, metric)))]
+        if one.controls_passed is False or any(not check.passed for check in checks):
+            return "rejected"
+        if (one.evaluator, one.evaluator_version) in drifting:
+            return "drifting"
+        is_open = not one.controls_passed and not checks and in_gates & {*one.metrics}
+        return "not validated" if is_open else None
+
+    listed = [
+        ListedJudge(versions=versions, need=need(versions[0]))
+        for versions in grouped((one.evaluator, one) for one in health).values()
+    ]
+    return sorted(listed, key=lambda one: NEEDS.index(one.need) if one.need else len(NEEDS))
+
+
+_DRIFTING = """
+select evaluator, evaluator_version from judge_drift
+group by evaluator, evaluator_version, metric having arg_max(changed, checked_at) in ('judge', 'both')
+"""
+
+_GATED = "select distinct metric from gate_rules where is_newest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ Drawn by Pillow, an extra, in the light colours of the dashboard's pages.
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, cast
@@ -15,7 +15,7 @@ from evalflows.analysis.figures import figure
 from evalflows.reports.comparison import comparison_report
 from evalflows.reports.decisions import Decision, with_limits
 from evalflows.reports.markdown_pages import Reported, ReportedComparison, ReportedDecision
-from evalflows.reports.results import Result, means_in, results_against, verdict_sentences
+from evalflows.reports.results import Result, means_in, results_against
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
 from evalflows.specs.metric_names import MEASURES, metric_of
@@ -63,7 +63,7 @@ class Row:
 class Card:
     """What a picture shows."""
 
-    verdict: str | None  # of a gate
+    verdict: str | None  # the headline
     title: str
     sentences: Sequence[str]
     rows: Sequence[Row]
@@ -79,12 +79,14 @@ def card_of(what: Reported) -> Card:
         return _of_decision(what, what.decisions[0])
     report = what.report
     title = ", ".join(experiment.name for experiment in report.experiments)
-    return replace(card_of_results(title, report.results), sentences=report.sentences)
+    return card_of_results(title, report.results, report.sentences)
 
 
-def card_of_results(title: str, results: Sequence[Result]) -> Card:
+def card_of_results(
+    title: str, results: Sequence[Result], sentences: Sequence[str], verdict: str | None = None
+) -> Card:
     """Return the card of experiments, or of candidates against a baseline."""
-    return Card(verdict=None, title=title, sentences=verdict_sentences(results), rows=_rows(results))
+    return Card(verdict=verdict, title=title, sentences=sentences, rows=_rows(results))
 
 
 def _of_decision(what: Reported, decision: Decision) -> Card:
@@ -154,8 +156,8 @@ def picture(card: Card, made: datetime) -> bytes:
     draw = ImageDraw.Draw(image)
     y = EDGE - 8
     if card.verdict:
-        draw.rectangle((0, 0, WIDTH, 10), fill=COLOURS[card.verdict])
-        draw.text((EDGE, y), card.verdict, COLOURS[card.verdict], _font(38))
+        draw.rectangle((0, 0, WIDTH, 10), fill=COLOURS.get(card.verdict, CALM))
+        draw.text((EDGE, y), card.verdict, COLOURS.get(card.verdict, CALM), _font(38))
         y += 54
     for line in _lines(card.title, _font(30), WIDTH - 2 * EDGE, 2):
         draw.text((EDGE, y), line, INK, _font(30))

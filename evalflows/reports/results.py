@@ -1,12 +1,12 @@
-"""Results of experiments: one row per metric and system, on all or some examples, with sentences about them: the
-verdicts, and remarks on what they lack or what limits them."""
+"""Results of experiments: one row per metric and system, on all or some examples, with remarks on what they lack or
+what limits them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from evalflows.analysis.changes import ChosenExamples
-from evalflows.analysis.figures import estimate, estimate_text, figure, p_text
+from evalflows.analysis.figures import estimate, estimate_text, p_text
 from evalflows.reports.names import names_apart
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import LATENCY, MEASURES, is_pass_k
@@ -461,42 +461,10 @@ def by_severity(remarks: Iterable[Remark]) -> list[Remark]:
     return sorted(dict.fromkeys(remarks), key=lambda remark: places.index(remark.kind))
 
 
-def sentences(results: Sequence[Result]) -> list[str]:
-    """Return one sentence per candidate, and the remarks on the results."""
-    return [*verdict_sentences(results), *(remark.text for remark in remarks_on(results))]
-
-
 def remarks_on(results: Sequence[Result]) -> list[Remark]:
     """Return what is missing, the reasons for not enough evidence, and what was left out, the worst first."""
     makers = (_missing, _reasons, _not_applicable, _no_range, _few, _rare, _families)
     return by_severity(remark for make in makers for remark in make(results))
-
-
-def verdict_sentences(results: Sequence[Result]) -> list[str]:
-    """Return one sentence per candidate: how it compares with the baseline."""
-    compared = [result for result in results if result.baseline and result.metric not in MEASURES]
-    return [
-        _verdict(target, [result for result in compared if result.target == target])
-        for target in dict.fromkeys(result.target for result in compared)
-    ]
-
-
-def _verdict(target: str, results: Sequence[Result]) -> str:
-    places = [*CONCLUSIONS]
-    ordered = sorted(results, key=lambda r: (places.index(r.conclusion or UNDECIDED), not r.difference))
-    metrics = grouped((result.verdict_text, _with_figures(result)) for result in ordered)
-    parts = [f"{verdict} in {', '.join(named)}" for verdict, named in metrics.items()]
-    return f"{target} against {results[0].baseline}: {'; '.join(parts)}"
-
-
-def _with_figures(result: Result) -> str:
-    """Return the metric with its difference; if that is not significant, with the minimum detectable effect."""
-    if result.conclusion != UNDECIDED:
-        return f"{result.metric} {result.difference_text}"
-    if result.minimum_detectable_effect is None or result.reason_code != "no_significant_difference":
-        return result.metric
-    size = figure(result.minimum_detectable_effect, result.metric)
-    return f"{result.metric} (minimum detectable effect {size})"
 
 
 def judges_in_sentences(results: Sequence[Result]) -> set[str]:

@@ -234,6 +234,16 @@ def _answered(
     return store.steady(answer, tables_of(query), may_grow=True)
 
 
+def order_by(sort: str, columns: Mapping[str, str], then: str) -> str:
+    """Return the order of a list by one of the named columns, with a minus before it downwards: what lacks it last.
+
+    Raise InputError for another name.
+    """
+    if (column := columns.get(sort.removeprefix("-"))) is None:
+        raise InputError(f"sort: got {sort!r}, wanted one of {', '.join(columns)}, or - before it: downwards")
+    return f"order by {column} {'desc' if sort.startswith('-') else 'asc'} nulls last, {then}"
+
+
 def ask(store: Store, *queries: tuple[str, Sequence[object] | Mapping[str, object]]) -> list[list[tuple[Any, ...]]]:
     """Return the rows of each query (SQL and its values, of `?` or of `$name`) over the views, from one consistent
     state of the store.

@@ -136,6 +136,27 @@ def test_counts_in_column_heads_filter_what_is_shown(browser: Chrome, everything
     assert rows_shown(browser) == ["kept-brief"]
 
 
+HEIGHTS = """return [...document.querySelectorAll("table.lines tbody tr")].filter((row) => row.offsetParent)
+.map((row) => row.getBoundingClientRect().height)"""
+LEFT_OUT = "return [...document.querySelectorAll('.scroll')].map((box) => box.scrollWidth - box.clientWidth)"
+
+
+def test_lists_are_lines_and_a_box_opens_a_run(browser: Chrome, url: str) -> None:
+    for scheme, width in (("light", 1400), ("dark", 1400)):
+        look(browser, scheme, width, 900)
+        for name in ("experiments", "datasets", "decisions", "pairwise"):
+            browser.get(f"{url}/{name}")
+            heights = browser.execute_script(HEIGHTS)
+            assert heights and max(heights) < 27, (name, heights)
+            assert max(browser.execute_script(LEFT_OUT)) <= 0, (name, "cut off at the right edge")
+    browser.get(f"{url}/experiments")
+    folded = len(browser.execute_script(HEIGHTS))
+    browser.find_element("css selector", "input.opens").click()
+    assert len(browser.execute_script(HEIGHTS)) >= folded + 2
+    browser.get(f"{url}/experiments?sort=name")
+    assert not browser.find_elements("css selector", "input.opens"), "in another order each is by itself"
+
+
 def test_examples_are_read_by_keyboard_in_the_first_screen_and_kept_in_the_address(
     browser: Chrome, everything: Path, url: str
 ) -> None:

@@ -12,7 +12,7 @@ from planted_difference import ROWS, N, spec, verdict
 
 from evalflows import run
 from evalflows.engine.controls import controls_of
-from evalflows.reports.results import results_of, sentences
+from evalflows.reports.results import remarks_on, results_of
 from evalflows.specs import ExperimentSpec, IncompleteError, InputError
 from evalflows.specs.evaluator import FallbackSpec
 from evalflows.store import Store
@@ -113,7 +113,9 @@ def test_a_judge_that_fails_its_controls_decides_nothing() -> None:
         "tried on answers known to be right or wrong, this judge accepted 100% of the 10 right ones and 100% of the 10 "
     )
     assert verdict("all")[1].startswith("it depends on judge: tried on answers known to be right or wrong")
-    assert any(text.startswith("not enough evidence in judge: ") for text in sentences(results_of(Store(), identities)))
+    assert any(
+        one.text.startswith("not enough evidence in judge: ") for one in remarks_on(results_of(Store(), identities))
+    )
 
 
 @pytest.mark.slow

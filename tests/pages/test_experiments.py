@@ -90,21 +90,21 @@ def test_the_newest_come_first_with_means_progress_and_the_newest_decision(fille
     made, shown = page(filled)
     assert listed(shown) == ["/experiments/exp-02", "/experiments/exp-01", "/experiments/exp-00"]
     assert made.refresh_s is None
-    _, _, (_, _, name, state, metrics, _trend, gate, cost, latency, dataset, started), _ = shown.rows
-    assert (name, state) == ("bot nightly a b", "completed 4/5 answered, 1 failed")
-    assert (metrics, gate, cost, latency) == ("right 0.750 4 of 5", "PASS", "1.5000 USD", "0.25 s")
+    _, _, (_, name, state, metrics, gate, cost, latency, dataset, started), _ = shown.rows
+    assert (name, state) == ("bot nightly a b", "completed 4/5, 1 failed")
+    assert (metrics, gate, cost, latency) == ("0.750 4 of 5", "PASS", "1.5000", "0.25 s")
     assert (dataset, started) == ("others", "2026-01-02")
-    assert shown.rows[3][6] == "NOT ENOUGH EVIDENCE strict PASS release", "no gate hides behind another"
-    assert shown.rows[1][7] == "unknown", "a cost that is not known is not 0"
+    assert shown.rows[3][4] == "NOT ENOUGH EVIDENCE strict PASS release", "no gate hides behind another"
+    assert shown.rows[1][5] == "unknown", "a cost that is not known is not 0"
     assert "<script>alert" not in made.body
 
 
 def test_a_chosen_metric_has_its_interval_difference_and_verdict(filled: Store) -> None:
     made, shown = page(filled, metric="right")
     head, _, second, first = shown.rows
-    assert head[4:8] == ["right", "Interval", "Difference", "Verdict"]
-    assert second[4:8] == ["0.750 4 of 5 examples", "", "+0.25 [+0.12, +0.38] against bot", "better"]
-    assert first[4:8] == ["0.500 4 of 5 examples", "", "-", "-"]
+    assert head[3:7] == ["right", "Interval", "Difference", "Verdict"]
+    assert second[3:7] == ["0.750 4 of 5", "", "+0.25 [+0.12, +0.38] against bot", "better"]
+    assert first[3:7] == ["0.500 4 of 5", "", "-", "-"]
     assert made.body.count('class="chart whisker') == 3
     assert "right in the last 2 runs of bot: from 0.500 to 0.750" in made.body
 
@@ -115,11 +115,32 @@ def test_without_a_baseline_the_difference_is_from_the_previous_run_of_the_same_
     (changed,) = [row for row in store.read("estimates", "exp-02") if row.metric == "right"]
     store.publish("estimates", "exp-02", [replace(changed, evaluator_version="v2")])
     _, shown = page(store, metric="right")
-    assert [row[6:8] for row in shown.rows[1:]] == [
+    assert [row[5:7] for row in shown.rows[1:]] == [
         ["-", "-"],
         ["+0.250 from the previous run", "not tested"],
         ["-", "-"],
     ]
+
+
+def test_a_run_is_one_line_and_columns_and_order_are_chosen_and_kept_in_the_address(store: Store) -> None:
+    for number, mean in enumerate((0.5, 0.75, 0.25)):
+        experiment(store, number, mean, run_group="one" if number else "other", cost_usd=number or None)
+    made, shown = page(store)
+    group = shown.rows[1]
+    assert (group[3], group[5]) == ("0.250 to 0.750", "3.0000") and "show the 2 experiments of one" in made.body
+    assert listed(shown) == [f"/experiments/exp-0{one}" for one in (2, 1, 0)]
+    orders = {"mean of right": (2, 0, 1), "-mean of right": (1, 0, 2), "cost": (1, 2, 0), "-cost": (2, 1, 0)}
+    for sort, wanted in orders.items():
+        made, shown = page(store, sort=sort, metric=["latency", "right"])
+        assert listed(shown) == [f"/experiments/exp-0{one}" for one in wanted], "what lacks it comes last"
+        assert [head for head in shown.rows[0] if head[-1] in "▲▼"] == [
+            f"{'Cost, USD' if 'cost' in sort else 'right'} {'▼' if sort[0] == '-' else '▲'}"
+        ]
+        assert 'class="opens"' not in made.body and f'name="sort" value="{sort}"' in made.body
+    again = dict(shown.links)["Cost, USD"]
+    assert again == "/experiments?metric=latency&metric=right&sort=cost", "a click turns the order"
+    with pytest.raises(InputError, match="sort: got 'x', wanted one of started"):
+        page(store, sort="x")
 
 
 def test_filters(filled: Store) -> None:
@@ -161,7 +182,7 @@ def test_a_running_experiment_fills_in(store: Store, monkeypatch: pytest.MonkeyP
     experiment(store, 0, 0.5, state="running")
     made, shown = page(store)
     assert made.refresh_s == 5
-    assert shown.rows[1][3] == "running 4/5 answered, 1 failed"
+    assert shown.rows[1][2] == "running 4/5, 1 failed"
 
 
 def test_a_mean_whose_judge_failed_validation_is_marked_wherever_it_is_shown(store: Store) -> None:
@@ -173,7 +194,8 @@ def test_a_mean_whose_judge_failed_validation_is_marked_wherever_it_is_shown(sto
     store.publish("checks", batch, [make_row("checks", check_id="c1", batch_id=batch, **of)])
     site = Site(store=store, links=Links())
     for made in (page(store)[0], page(store, metric="right")[0], over_time_page(site, Query({}))):
-        marks = [address for text, address in seen(str(made.body)).links if text == "judge failed validation"]
+        marks = [address for text, address in seen(str(made.body)).links if text in ("judge failed validation", "⚠")]
+        assert 'title="judge failed validation: says yes"' in made.body or 'title="right: says yes"' in made.body
         assert marks == ["/judges/right"], "of the second experiment only"
     assert identities == ["exp-00", "exp-01"]
 

@@ -107,6 +107,14 @@ def test_versions_are_chosen_and_compared(owner: str) -> None:
     assert [row[:2] for row in rows] == [["w2", "judge-2"], ["v1", "judge-1"]]
     (first,) = (row for row in rows if row[0] == "v1")
     assert "0.250" in first and "0.002000" in first and "0.0%" in first
+    from evalflows.tasks.score import validate_judge
+
+    validate_judge.fn("small", "correct", "correct", 0.95)
+    score(owner, dict.fromkeys(TRUTH, 1.0), metric="another", version="x1", model="judge-3")
+    html = str(judges_page(Site(store=Store(), links=Links()), Query.of()).body)
+    names = [row[0] for row in table_rows(html)][1:4]
+    assert names == ["2 correct rejected", "correct", "another"], "what needs action first, older versions folded"
+    assert html.count('class="member"') == 1
     with pytest.raises(InputError, match="evaluator_version 'x3', of which there are none"):
         page("correct", ("evaluator_version", "x3"))
 

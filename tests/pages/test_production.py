@@ -111,10 +111,39 @@ def test_traces_are_listed_by_a_condition_and_lead_to_a_dataset(store: Store) ->
     only = listed("version = '1.4'")
     assert [f"/production/traces/{trace_id(one)}" in only for one in "ab"] == [True, False]
     assert "from-traces --name NAME --where &#34;version = &#39;1.4&#39;&#34;" in only
+    assert ">in a</div>" in html and ">out b</div>" in html, "texts, not ids"
+    assert [f"/production/traces/{trace_id(one)}" in shown(traces_page, q="OUT B") for one in "ab"] == [False, True]
+    assert [f"/production/traces/{trace_id(one)}" in shown(traces_page, q="t_b%") for one in "ab"] == [False, False]
     with pytest.raises(InputError, match="filter: "):
         listed("nothing = ")
     with pytest.raises(InputError, match="since: got 'x'"):
         shown(traces_page, since="x")
+
+
+def test_a_click_writes_the_condition_and_a_session_is_a_conversation(store: Store) -> None:
+    asked = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "And <b>then</b>?"}]
+    in_one: dict[str, Any] = {"version": "1.4", "session": "it's one", "user.id": "ann"}
+    produce(
+        store,
+        trace("a", asked, "out a", **in_one, **{"tag.tags": ["x", "y"]}),
+        trace("b", "in b", "out b", **in_one, **{"tag.tags": ["x"]}, minute=1),
+        trace("c", "in c", "out c", version="1.5", minute=2),
+        scores=[score("a", "accuracy", 0.25), score("b", "accuracy", 1.0), score("c", "accuracy", None)],
+    )
+    html = shown(traces_page)
+    assert "And &lt;b&gt;then&lt;/b&gt;?</div>" in html and "Be brief" not in html, "the last question"
+    addresses = re.findall(r'href="[^"]*traces\?([^"]*where[^"]*)"', html)
+    links = {given["where"]: given for given in (dict(parse_qsl(unescape(address))) for address in addresses)}
+    low = "trace_id in (select trace_id from trace_scores where metric = 'accuracy' and value <= 0.25)"
+    wanted = {"version = '1.5'": "c", "user_id = 'ann'": "ab", "list_contains(tags, 'y')": "a", low: "a"}
+    for where, those in wanted.items():
+        found = shown(traces_page, **links[where])
+        assert "".join(one for one in "abc" if f"/production/traces/{trace_id(one)}" in found) == those, where
+    combined = listed("version = '1.4' or version = '1.5'")
+    assert "where=%28version+%3D+%271.4%27+or+version+%3D+%271.5%27%29+and+user_id" in combined
+    conversation = shown(traces_page, session="it's one")
+    assert conversation.index("then") < conversation.index("out a") < conversation.index("in b")
+    assert "in c" not in conversation
 
 
 def test_a_condition_that_no_page_of_ours_sent_is_shown_and_not_run(store: Store) -> None:

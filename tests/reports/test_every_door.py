@@ -23,7 +23,9 @@ from evalflows.analysis.differences import MetricReader, estimate_rows, verdicts
 from evalflows.cli.main import cli
 from evalflows.dashboard.app import application
 from evalflows.mcp_server import ReadingTools
+from evalflows.reports.decisions import decisions_of
 from evalflows.reports.experiment_report import experiments_report
+from evalflows.reports.headlines import headline
 from evalflows.reports.markdown_pages import reported, results_page
 from evalflows.reports.picture import card_of
 from evalflows.reports.results import SEVERITIES, conclusion_text, results_of
@@ -108,7 +110,9 @@ def page(address: str) -> str:
 def artifact() -> str:
     store, ids = Store(), ["exp-000", *candidates()]
     return results_page(
-        "together", experiments_report(store, ids, results_of(store, ids), with_worst=False), quotes_data=False
+        "together",
+        experiments_report(store, ids, results_of(store, ids), decisions_of(store, ids), with_worst=False),
+        quotes_data=False,
     )
 
 
@@ -187,6 +191,27 @@ def test_every_door_has_the_verdict_and_figures_of_the_mart(situation: str, tmp_
             for one in (one for one in shown_results if one.experiment_id == identity):
                 rows = cells_with(html, one.metric, one.difference_text.partition(" ")[0])
                 assert any(found[one.metric, one.target] in row for row in rows), (door, one.metric, rows)
+    for one in (one for one in results if one.metric == "right"):
+        own = [each for each in results if each.experiment_id == one.experiment_id]
+        decisions = decisions_of(Store(), [one.experiment_id])
+        said, gate = headline(own, decisions), None if situation == "run" else "PASS"
+        open_ones = [replace(decision, conclusion="NOT ENOUGH EVIDENCE") for decision in decisions]
+        assert not gate or headline(own, [*decisions, *open_ones]).word == "NOT ENOUGH EVIDENCE", "the worst of them"
+        elsewhere = [replace(decision, baseline_experiment_id="other") for decision in open_ones]
+        assert headline(own, elsewhere).word == "better", "another question"
+        assert (said.word, [*said.gates]) == (gate or "better", ["release"] if gate else [])
+        for door, text in ((door, made()) for door, made in LINES.items()):
+            assert said.sentence in " ".join(text.split()), door
+        for door, html in ((door, made(one.experiment_id)) for door, made in TABLES.items()):
+            begin, better, _ = shown_text(html).partition("better in right")
+            assert better and (gate or "better") in begin + better, (door, begin[-200:])
+        dear = replace(one, metric="cost", conclusion="worse")
+        worse = replace(one, metric="tone", conclusion="worse")
+        words = [
+            headline(some).word for some in ([one, dear], [one, worse], [worse], [one, replace(dear, metric="tokens")])
+        ]
+        assert words == ["mixed", "mixed", "worse", "better"], "never better while something else is worse"
+        assert headline([replace(one, conclusion="equivalent"), dear]).word == "worse in cost"
     card = {row.name: row.verdict for row in card_of(reported(Store(), "together")).rows}
     several = len(candidates()) > 1
     assert card == {f"{metric} of {name}" if several else metric: verdict for (metric, name), verdict in found.items()}

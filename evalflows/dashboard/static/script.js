@@ -5,7 +5,7 @@
 const typing = (target) => target.closest("input, textarea, select, [contenteditable]") !== null;
 
 // A table with `data-rows`: j and k, or the arrows, move between rows; Enter opens the row's first link or details.
-const rows = () => [...document.querySelectorAll("table[data-rows] > tbody > tr[tabindex]")];
+const rows = () => [...document.querySelectorAll("table[data-rows] > tbody > tr[tabindex]")].filter((row) => row.offsetParent);
 
 function moveRow(step) {
   const all = rows();

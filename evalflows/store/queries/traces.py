@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, NotFoundError, short
@@ -291,6 +291,29 @@ class ListedTrace:
 
 
 @dataclass(frozen=True, slots=True)
+class TraceWithTexts(ListedTrace):
+    """The same with its texts as they were captured."""
+
+    input: str | None
+    output: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TraceScore:
+    """The newest score of a trace, or of one of its observations, in a metric."""
+
+    trace_id: str
+    metric: str
+    value: float | None
+    label: str | None
+    comment: str | None
+    problem: str | None  # why there is no value
+
+
+Listed = TypeVar("Listed", bound=ListedTrace)
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """A score of an evaluator, or a person's label."""
 
@@ -309,6 +332,19 @@ def listed_traces(
     store: Store, only: Filter | None, since: datetime | None, limit: int, rows: RowsOf | None = None
 ) -> list[ListedTrace]:
     """Return the newest traces that meet a filter; `rows` runs it, as in `item_keys`. Raise InputError if it fails."""
+    return _listed(ListedTrace, store, only, since, limit, rows)
+
+
+def traces_with_texts(
+    store: Store, only: Filter | None, since: datetime | None, limit: int, rows: RowsOf | None = None
+) -> list[TraceWithTexts]:
+    """Return the same with their texts."""
+    return _listed(TraceWithTexts, store, only, since, limit, rows)
+
+
+def _listed(
+    of: type[Listed], store: Store, only: Filter | None, since: datetime | None, limit: int, rows: RowsOf | None
+) -> list[Listed]:
     window = Window(moment="started_at", since=since, until=LATEST, newest_first=True)
     keys = item_keys(store, "traces", condition(only, "traces"), window, limit, rows)
     if not keys:
@@ -316,9 +352,27 @@ def listed_traces(
     days = [min(key.day for key in keys), max(key.last_day for key in keys)]
     query = f"""with observations as (select * from staging.observations where day between $2 and $3),
                 traces as ({view_text("traces")})
-                select {fields_of(ListedTrace)} from traces where trace_id in (select unnest($1))
+                select {fields_of(of)} from traces where trace_id in (select unnest($1))
                 order by started_at desc, trace_id desc"""
-    return ask_records(store, ListedTrace, query, [[key.id for key in keys], *days])
+    return ask_records(store, of, query, [[key.id for key in keys], *days])
+
+
+def scores_of_traces(store: Store, traces: Sequence[ListedTrace]) -> list[TraceScore]:
+    """Return the newest score of each trace in each metric that a trace evaluation gave it."""
+    if not traces:
+        return []
+    days = [day_of(moment) for moment in (min(one.started_at for one in traces), max(one.started_at for one in traces))]
+    return ask_records(store, TraceScore, _SCORES_OF_TRACES, [[one.trace_id for one in traces], *days])
+
+
+_SCORES_OF_TRACES = """
+select split_part(subject_id, '/', 1) as trace_id, metric, arg_max(value, recorded_at), arg_max(label, recorded_at),
+       arg_max(comment, recorded_at), arg_max(coalesce(error, status), recorded_at)
+from staging.scores
+where subject_kind in ('trace', 'observation') and right(experiment_id, 10) between $2 and $3
+      and split_part(subject_id, '/', 1) in (select unnest($1))
+group by split_part(subject_id, '/', 1), metric order by metric
+"""
 
 
 def observations_of_trace(store: Store, reference: str) -> list[ObservationRow]:

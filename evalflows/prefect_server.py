@@ -27,7 +27,6 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.request
 import warnings
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Mapping
@@ -701,6 +700,8 @@ def _has_ended(home: Home) -> bool:
 
 def is_serving(server: Server) -> bool:
     """Return whether the server is ready. Any configured proxy is bypassed."""
+    import urllib.request  # late: who only prints where the dashboard is asks no server
+
     try:
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{server.api}/health", timeout=5) as it:
             return bool(it.read(10) == b"true")

@@ -13,13 +13,12 @@ import numpy as np
 from evalflows.analysis.rule_estimates import interval
 from evalflows.analysis.rules import Estimate, Facts, Interval
 from evalflows.analysis.verdicts import DifferenceTest
-from evalflows.engine.resampling import N_RESAMPLES
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metrics import MetricSpec
 from evalflows.stats.paired import PairedDifference
 from evalflows.stats.power import smallest_detectable
-from evalflows.stats.resampling import FigureEstimate, Resampled, figure_difference, figure_interval
+from evalflows.stats.resampling import N_RESAMPLES, FigureEstimate, Resampled, figure_difference, figure_interval
 from evalflows.store.records import EstimateRow, ExperimentRow, MissingAs, Reason, ResampleRow, derived_id
 from evalflows.store.store import Store
 

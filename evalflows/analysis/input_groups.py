@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 
-from evalflows.analysis.modes import Terms, unique
 from evalflows.llm import local
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import print_note
@@ -46,6 +45,8 @@ def kept_groups(store: Store, snapshot_id: str) -> list[int] | None:
 def named_groups(examples: Sequence[ExampleRow], groups: Sequence[int], fewest: int, most: int) -> list[str | None]:
     """Return the name of each example's group, by the terms that tell its inputs from the others; None if it is in none
     of the `most` largest with at least `fewest` examples."""
+    from evalflows.analysis.modes import Terms, unique  # late: modes load judges, and few snapshots have groups
+
     terms, taken, names = Terms([example.inputs for example in examples]), set[str](), dict[int, str]()
     sizes = Counter(group for group in groups if group >= 0)
     for group, size in sizes.most_common(most):

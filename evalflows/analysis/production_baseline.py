@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from evalflows.analysis.comparability import SHORT, Difference, JudgeModels
 from evalflows.analysis.differences import timed_metrics
 from evalflows.analysis.pairing import MetricSample
 from evalflows.analysis.rule_estimates import interval
 from evalflows.analysis.rules import Estimate, Facts, Interval
-from evalflows.engine.prepare import PreparedExperiment
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec, ProductionBaseline
@@ -23,6 +23,9 @@ from evalflows.store.queries.values import MetricValues
 from evalflows.store.records import Reason, now
 from evalflows.store.store import Store
 from evalflows.store.trace_records import evaluation_id
+
+if TYPE_CHECKING:  # what decides evaluates nothing
+    from evalflows.engine.prepare import PreparedExperiment
 
 
 def with_fixed_window(gate: GateSpec) -> GateSpec:
@@ -38,7 +41,7 @@ def with_fixed_windows(spec: ExperimentSpec) -> ExperimentSpec:
     return spec if fixed == spec.gates else spec.model_copy(update={"gates": fixed})
 
 
-def check_production(store: Store, prepared: PreparedExperiment, gate: GateSpec, window: ProductionBaseline) -> None:
+def check_production(store: Store, prepared: "PreparedExperiment", gate: GateSpec, window: ProductionBaseline) -> None:
     """Raise InputError, before anything is paid, if a window cannot be the baseline of a gate."""
     spec, where = prepared.spec, f"gate {gate.name!r}: baseline {window.text!r}"
     if window.evaluation not in (known := windows.known_evaluations(store)):

@@ -8,6 +8,7 @@ minus the baseline's by the older one predicts it. Prediction-powered inference 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,8 +18,6 @@ from evalflows.analysis.differences import ExperimentPair
 from evalflows.analysis.pairing import Clusters, PairedMetric
 from evalflows.analysis.rule_estimates import interval
 from evalflows.analysis.rules import Estimate, Facts, Interval
-from evalflows.engine.judging_again import replaying
-from evalflows.engine.prepare import PreparedExperiment, experiment_id, id_of_run_key
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import GateSpec, RecalibrationSpec
@@ -31,13 +30,16 @@ from evalflows.store.records import ExperimentRow, Reason, derived_id
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store
 
+if TYPE_CHECKING:  # what decides evaluates nothing, unless a gate recalibrates or judges again
+    from evalflows.engine.prepare import PreparedExperiment
+
 RECALIBRATION = "recalibrate"
 """Name of the target that replays the baseline's answers."""
 
 REJUDGEMENT = "rejudge"
 
 
-def recalibrations_of(store: Store, prepared: PreparedExperiment) -> list[ExperimentSpec]:
+def recalibrations_of(store: Store, prepared: "PreparedExperiment") -> list[ExperimentSpec]:
     """Specs to run so that gates with `recalibrate` can compare with baselines scored by other evaluator versions."""
     spec, specs = prepared.spec, {}
     for gate in spec.gates:
@@ -49,7 +51,7 @@ def recalibrations_of(store: Store, prepared: PreparedExperiment) -> list[Experi
 
 
 def metrics_to_recalibrate(
-    prepared: PreparedExperiment, gate: GateSpec, baseline: ExperimentRow
+    prepared: "PreparedExperiment", gate: GateSpec, baseline: ExperimentRow
 ) -> Mapping[str, Reason]:
     """Return the metrics that a gate compares across two versions of an evaluator, each with the reason."""
     changed = incomparable_metrics(version_differences(prepared.by_name, evaluators_of(baseline), prepared.spec))
@@ -65,6 +67,8 @@ def recalibration_spec(
 ) -> ExperimentSpec:
     """Return the spec that replays the baseline's answers to a sample of its examples, for the newer evaluators to
     score."""
+    from evalflows.engine.judging_again import replaying  # late: it loads what evaluates
+
     versions = sorted(evaluator.version for evaluator in evaluators.values())
     key = derived_id(RECALIBRATION, baseline.experiment_id, recalibrate.sample, recalibrate.seed, *versions)
     size = min(recalibrate.sample, baseline.n_examples)
@@ -100,6 +104,8 @@ def rejudgement_spec(spec: ExperimentSpec, candidate: ExperimentRow, baseline: E
 
     So it does with the candidate's, if some of their scores came from the ledger: these may be of the judge before.
     """
+    from evalflows.engine.judging_again import replaying  # late: it loads what evaluates
+
     replayed = {"baseline": baseline, **({"candidate": candidate} if candidate.calls_cached else {})}
     return replaying(
         spec,
@@ -118,6 +124,8 @@ def rejudged_pair(pair: ExperimentPair) -> ExperimentPair | None:
     """Return a candidate and its baseline as today's judges judged them after a drift; None if they did not."""
     if pair.baseline is None:
         return None
+    from evalflows.engine.prepare import experiment_id, id_of_run_key  # late: it loads what evaluates
+
     again, store = rejudgement_spec(pair.spec, pair.candidate, pair.baseline), pair.reader.store
     group = id_of_run_key("group", again.run_key or "")
     rows = {target.name: store.read("experiments", experiment_id(group, target.name)) for target in again.targets}
@@ -134,6 +142,8 @@ def recalibration_row(
     there is none."""
     if gate.recalibrate is None:
         return None
+    from evalflows.engine.prepare import experiment_id, id_of_run_key  # late: it loads what evaluates
+
     run_key = recalibration_spec(spec, evaluators_of(candidate), gate.recalibrate, baseline).run_key or ""
     rows = store.read("experiments", experiment_id(id_of_run_key("group", run_key), RECALIBRATION))
     return rows[0] if rows else None

@@ -10,7 +10,6 @@ import click
 
 from evalflows.cli.late_commands import json_document
 from evalflows.cli.show import links_here
-from evalflows.reports.junit import junit
 from evalflows.reports.markdown_pages import Address, GateReport, gate_page
 from evalflows.specs.errors import InputError
 from evalflows.store.exports import write_whole
@@ -84,6 +83,8 @@ class CiFiles:
         Raise InputError if one cannot be written.
         """
         if self.junit:
+            from evalflows.reports.junit import junit  # late: it loads the parser of XML
+
             write_whole(self.junit, junit(report.decisions, report.incomplete))
         if self.json:
             write_whole(self.json, json_document(report.document))

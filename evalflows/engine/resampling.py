@@ -14,11 +14,8 @@ from evalflows.evaluators.views import ItemResult, offer_experiment
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.stats.arrays import FloatArray
 from evalflows.stats.clusters import clustering_of
-from evalflows.stats.resampling import Statistic, resampled
+from evalflows.stats.resampling import N_RESAMPLES, Statistic, resampled
 from evalflows.store.records import ClassifiedRow, ExampleRow, MissingAs, ResampleRow, derived_id
-
-N_RESAMPLES = 2000
-"""Resamples, unless time is up before: enough for a variance that is known to 3 % (sqrt(2 / resamples))."""
 
 
 def resample_rows(

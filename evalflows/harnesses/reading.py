@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from glob import has_magic
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 from evalflows.harnesses import formats
 from evalflows.harnesses.assembling import Format, NoResultsError, SystemResults, assembled, has, rows_in
@@ -125,6 +124,8 @@ def content_of(raw: bytes, where: str) -> Any:
             return [row for _, row in file_formats.rows_of(io.BytesIO(raw), ".parquet", where)]
         text = file_formats.in_utf8(io.BytesIO(raw), where).read().removeprefix(b"\xef\xbb\xbf").strip(b"\r\n ")
         if text.startswith(b"<"):
+            from xml.etree import ElementTree  # late: few harnesses write XML
+
             root = ElementTree.fromstring(text)
             return {root.tag: root}
     except (SyntaxError, zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError) as error:

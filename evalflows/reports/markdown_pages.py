@@ -13,7 +13,6 @@ from evalflows.reports.documents import Document, document
 from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport, experiments_report
 from evalflows.reports.formats import MOST_CHARACTERS, code, escaped, markdown_table, where_shown
 from evalflows.reports.grids import EFFECT_HEADER, cell_text, effect_cells, effects_title, legend, tables_of
-from evalflows.reports.junit import junit
 from evalflows.reports.previous_runs import earlier_runs
 from evalflows.reports.results import Result, differences_in, results_against, results_of
 from evalflows.reports.worst import Worst, WorstExamples, drops_command, item_texts, item_values, plain_text
@@ -527,6 +526,8 @@ class ReportedExperiments:
         """Raise InputError without a decision."""
         if not (decisions := self.decisions):
             raise InputError("junit: got no decision, wanted an experiment on which a gate has decided")
+        from evalflows.reports.junit import junit  # late: it loads the parser of XML
+
         return junit(with_limits(self.store, decisions))
 
     @property
@@ -550,6 +551,8 @@ class ReportedDecision:
 
     @property
     def junit(self) -> str:
+        from evalflows.reports.junit import junit  # late: it loads the parser of XML
+
         return junit(with_limits(self.store, [self.decision]))
 
 

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Literal
 
-from rapidfuzz.distance import Indel
-
 from evalflows.analysis.changes import ExampleChange
 from evalflows.reports.worst import plain_text
 
@@ -54,6 +52,8 @@ def word_diff(old: str, new: str, most: int = MAX_CHARACTERS) -> WordDiff:
 
 def _aligned(old: list[str], new: list[str]) -> Iterator[tuple[bool, str, str]]:
     """Yield runs of pieces that are the same in both lists, or differ, in turn."""
+    from rapidfuzz.distance import Indel  # late: most of what is printed compares no texts
+
     for is_same, codes in groupby(Indel.opcodes(old, new), key=lambda code: code.tag == "equal"):
         pieces = [(old[code.src_start : code.src_end], new[code.dest_start : code.dest_end]) for code in codes]
         was, now = ("".join(chain.from_iterable(side)) for side in zip(*pieces, strict=True))

@@ -28,6 +28,9 @@ from evalflows.stats.arrays import MAX_BLOCK_SIZE, ROUNDING, FloatArray, checked
 from evalflows.stats.clusters import NoInterval
 from evalflows.stats.paired import PairedDifference
 
+N_RESAMPLES = 2000
+"""Resamples, unless time is up before: enough for a variance that is known to 3 % (sqrt(2 / resamples))."""
+
 IntArray = NDArray[np.intp]
 
 Statistic = Callable[[FloatArray], FloatArray]
@@ -143,7 +146,7 @@ def _groups(n_units: int) -> IntArray:
     return np.random.default_rng(n_units).permutation(np.arange(n_units) % MAX_GROUPS)
 
 
-def _drawn(rng: np.random.Generator, n_units: int, n_resamples: int) -> FloatArray:
+def _drawn(rng: "np.random.Generator", n_units: int, n_resamples: int) -> FloatArray:
     """Return how often each unit is drawn, with replacement (Efron 1979), shape (n_resamples, n_units)."""
     places = rng.integers(0, n_units, (n_resamples, n_units)) + n_units * np.arange(n_resamples)[:, None]
     counts = np.bincount(places.ravel(), minlength=places.size)

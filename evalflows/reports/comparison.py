@@ -12,7 +12,7 @@ from evalflows.reports.results import conclusion_text
 from evalflows.specs.errors import NotFoundError
 from evalflows.specs.grouping import grouped
 from evalflows.store.queries.progress import spooled_if_unfinished
-from evalflows.store.records import ComparisonSetRow, from_json
+from evalflows.store.records import ComparisonSetRow
 from evalflows.store.sql import ask, ask_records, fields_of, record_of, records_of
 from evalflows.store.store import Store
 
@@ -334,8 +334,8 @@ def comparison_report(store: Store, comparison_id: str) -> ComparisonReport:
 
     Raise StorageError if a file of the comparison or of its experiments is damaged.
     """
-    (row,) = store.read("comparison_sets", comparison_id)
-    store.verify(row.experiments, {"experiments", "outputs"})
+    ((experiments, batch),) = ask(store, (_COMPARED, [comparison_id]))[0]
+    store.verify(experiments, {"experiments", "outputs"})
     (overview,) = comparison_overviews(store, "comparison_id = $1", [comparison_id])
     rates, ranking, biases, errors = ask(
         store, (_RATES, [[comparison_id]]), *((query, [comparison_id]) for query in (_RATINGS, _BIASES, _ERRORS))
@@ -349,7 +349,7 @@ def comparison_report(store: Store, comparison_id: str) -> ComparisonReport:
         ranking=[replace(row, experiment=names.get(row.experiment_id, row.experiment)) for row in ranked],
         biases=records_of(JudgeBias, biases),
         errors=[(evaluator, error, int(count)) for evaluator, error, count in errors],
-        batch=from_json(row.spec).get("batch"),
+        batch=batch,
     )
 
 
@@ -386,6 +386,8 @@ def comparison_overviews(store: Store, where: str, values: Sequence[object]) -> 
 def _between(pairs: Sequence[str], total: int) -> str:
     return "" if len(pairs) == total else f" between {'; '.join(pairs)}"
 
+
+_COMPARED = "select experiments, (spec ->> 'batch')::int from comparison_sets where comparison_id = $1"
 
 _RATES = f"""
 select comparison_id, {fields_of(WinRate)} from win_rates where is_one_of(comparison_id, $1)

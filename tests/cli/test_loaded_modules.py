@@ -44,7 +44,7 @@ finally:
 NEEDED: dict[str, set[str]] = {
     "--help": set(),
     "ls": STORE,
-    "show kept": FILES,  # of the experiment that a gate decided on
+    "show kept": STORE,
     "diff kept-long kept-brief": {*FILES, *SPECS, "scipy"},
     "flaky kept": {*FILES, *SPECS},
     "best kept --metric contains": {*FILES, *SPECS},

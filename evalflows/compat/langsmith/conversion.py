@@ -113,7 +113,7 @@ def result_of(row: JudgementRow) -> EvaluationResult:
     )
 
 
-def results_of(row: JudgementRow, keys: Mapping[str, Sequence[str]]) -> list[EvaluationResult]:
+def results_of_judgement(row: JudgementRow, keys: Mapping[str, Sequence[str]]) -> list[EvaluationResult]:
     """Return a score as results; of an evaluator that failed, one under each of its `keys`, by its name."""
     result = result_of(row)
     if result.extra and row.metric == row.evaluator and (named := keys.get(row.evaluator)):

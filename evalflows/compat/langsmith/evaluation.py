@@ -16,7 +16,14 @@ from evalflows.compat.langsmith.comparative import (
     comparison_evaluator,
     evaluate_comparative,
 )
-from evalflows.compat.langsmith.conversion import dataset_id, example_of, experiment_of, result_of, results_of, run_of
+from evalflows.compat.langsmith.conversion import (
+    dataset_id,
+    example_of,
+    experiment_of,
+    result_of,
+    results_of_judgement,
+    run_of,
+)
 from evalflows.compat.langsmith.datasets import as_data
 from evalflows.compat.langsmith.schemas import (
     ComparisonEvaluationResult,
@@ -118,7 +125,7 @@ class ExperimentResults:
                         found
                         for score in sorted(item.scores, key=lambda score: place.get(score.evaluator, len(place)))
                         if score.status != "sampled_out"
-                        for found in results_of(score, keys or {})
+                        for found in results_of_judgement(score, keys or {})
                     ]
                 },
             )

@@ -176,6 +176,7 @@ def main() -> None:
         own = {"EVALFLOWS_STORE": f"{place}/store", "EVALFLOWS_SPOOL": f"{place}/spool", "PYTHONPATH": str(Path.cwd())}
         with server_of(folder / "prefect") as server:
             environment = os.environ | server | own
+            environment.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process would compile our modules again
             write_files(folder, base_url, n_calls)
             if arguments.what != "calls":
                 missed = print_startup(folder, environment, times, names, arguments.peers)

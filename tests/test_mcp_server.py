@@ -100,7 +100,7 @@ def test_what_is_planted_is_found_in_few_calls(store: Store) -> None:
         ids = dict(re.findall(r"(exp-\w+) bot-(\w+)", listed))
         assert sorted(ids.values()) == ["new", "old"] and "gate release: FAIL" in listed
         before, after = sorted(ids, key=lambda one: ids[one] == "new")
-        assert "new against old: worse in exact_match" in await call("results", experiment="bot")
+        assert "new against old: FAIL by gate release: worse in exact_match" in await call("results", experiment="bot")
         differs = await call("diff", baseline=before, candidate=after)
         own = r"exact_match -1\.000 \[-1\.000, -0\.[89]\d+\] on 40 examples, elsewhere \+0\.000"
         assert re.search(f"metadata.topic=billing: {own}", differs)

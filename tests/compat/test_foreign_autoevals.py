@@ -58,7 +58,7 @@ class Silent(autoevals.Scorer):  # type: ignore[misc,name-defined]
     """A scorer of the old kind: its error is in the score, beside a number."""
 
     def _run_eval_sync(self, output: Any, expected: Any = None, **kwargs: Any) -> Any:
-        return autoevals.Score(name="Silent", score=0, error=TimeoutError("the judge slept"))
+        return autoevals.Score(name="Silent", score=0, error=RuntimeError("the judge slept"))
 
 
 def tone(endpoint: Endpoint) -> Any:

@@ -53,8 +53,12 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None, final: bool 
         experiments = start_experiments(run, resume)
         waves = waves_of(rounds_of(experiments), spec.batch)
 
+        def check_bundles_if_any() -> None:
+            if spec.bundles:
+                check_bundles(run, experiments)
+
         def why_stop() -> str | None:
-            check_bundles(run, experiments)
+            check_bundles_if_any()
             return why_gates_stop(run, experiments)
 
         with calls_end_with_the_flow(run):
@@ -69,8 +73,7 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None, final: bool 
                 why_stop=why_stop if spec.batch is not None and resume is None else None,
             )
             combine_scores(run, experiments)
-            if spec.bundles:
-                check_bundles(run, experiments)
+            check_bundles_if_any()
         lease.check()
         lacking = finish(run, experiments, done.stopped)
         if spec.check_results:

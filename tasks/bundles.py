@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -154,21 +154,30 @@ def _sampled(jobs: Sequence[Experiment], judges: Sequence[RunnableEvaluator]) ->
     numbers = [number for number, identity in enumerate(job.examples.ids) if sample is None or identity in sample.drawn]
     numbers.sort(key=lambda number: hashlib.sha256(f"bundle {job.examples.ids[number]}".encode()).digest())
     names = {judge.bound.name for judge in judges}
+    read: dict[tuple[str, int], dict[str, _Sampled]] = {}  # chunks that were read, by experiment and number
     for place, number in enumerate(numbers):
         job = jobs[place % len(jobs)]
-        start = number - number % job.row.chunk_size
-        stop = min(start + job.row.chunk_size, job.row.n_examples)
-        loaded = job.load(ExampleChunk(job.row.experiment_id, 0, start, stop))
-        identity = job.examples.ids[number]
-        for subject in loaded.subjects:
-            if subject.example.example_id != identity or subject.output.status != "ok":
-                continue
-            rows = dict[str, list[JudgementRow]]()
-            for row in loaded.before:
-                if row.subject_id == subject.output.run_id and row.evaluator in names and is_final(row):
-                    rows.setdefault(row.evaluator, []).append(row)
-            if rows.keys() == names:
-                yield _Sampled(job, subject, rows)
+        key = job.row.experiment_id, number // job.row.chunk_size
+        if key not in read:
+            read[key] = _judged_in(job, key[1], names)
+        if (found := read[key].get(job.examples.ids[number])) is not None:
+            yield found
+
+
+def _judged_in(job: Experiment, chunk: int, names: Set[str]) -> dict[str, _Sampled]:
+    """Return the answers of a chunk that judges of these names have all judged, by example."""
+    start = chunk * job.row.chunk_size
+    stop = min(start + job.row.chunk_size, job.row.n_examples)
+    loaded = job.load(ExampleChunk(job.row.experiment_id, 0, start, stop))
+    rows = defaultdict[str, defaultdict[str, list[JudgementRow]]](lambda: defaultdict(list))
+    for row in loaded.before:
+        if row.evaluator in names and is_final(row):
+            rows[row.subject_id][row.evaluator].append(row)
+    return {
+        subject.example.example_id: _Sampled(job, subject, of_answer)
+        for subject in loaded.subjects
+        if subject.output.status == "ok" and (of_answer := rows[subject.output.run_id]).keys() == names
+    }
 
 
 def _again(complete: Complete | None) -> Complete | None:

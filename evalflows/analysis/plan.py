@@ -1585,7 +1585,7 @@ def _of_bundle(inputs: PlanInputs, first: PreparedEvaluator[EvaluatorSpec]) -> I
     notes = ["in one call", None if share == 1 else f"a sample of {share:.0%}"]
     yield _line(inputs, shared, names, per_run=per_run, note="; ".join(note for note in notes if note))
     of_spec = spec.bundles[first.spec.bundle or ""]
-    versions = [evaluator_version(replace(one, bundled=members), spec.connections) for one in members]
+    versions = [evaluator_version(one, spec.connections) for one in first.in_bundle]
     are_tried = all(earlier_check(inputs.store, version) is not None for version in versions)
     n_tried = min(max(member.bundle_sample for member in of_spec), len(judged))
     for judge, member in zip(known, members, strict=True):

@@ -5,7 +5,7 @@ import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
@@ -130,7 +130,7 @@ def _of_chat(target: ChatTarget) -> dict[str, Any]:
 def _judges(store: Store, prepared: Prepared[Any]) -> Iterator[Asked]:
     """Yield the built-in judges; the calls of others are known when they are made."""
     for evaluator in (*prepared.of_runs, *prepared.pairwise):
-        payer = replace(evaluator.bundled[0], bundled=evaluator.bundled) if evaluator.bundled else evaluator
+        payer = next(iter(evaluator.in_bundle), evaluator)
         version = evaluator_version(payer, prepared.spec.connections)
         if calls_of_judge(store, payer.name, version) is None:
             for judge in evaluator.judges:

@@ -180,6 +180,11 @@ class PreparedEvaluator(Generic[Spec]):
             yield self.fallback
 
     @property
+    def in_bundle(self) -> "tuple[PreparedEvaluator[Spec], ...]":
+        """All judges of its bundle, as they are in it; the first that asks pays for a call. None without a bundle."""
+        return tuple(replace(one, bundled=self.bundled) for one in self.bundled)
+
+    @property
     def is_ours(self) -> bool:
         """Whether all its judges are ours. Ours declare their metrics; others may give any."""
         return all(is_ours(judge.spec) for judge in self.judges)

@@ -9,7 +9,16 @@ from typing import Any, NamedTuple
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from evalflows.analysis.bundle_checks import Saving, Scores, Tried, check_of_bundle, earlier_check, scores_in
+from evalflows.analysis.bundle_checks import (
+    Saving,
+    Scores,
+    Tried,
+    check_of_bundle,
+    counted_all_the_same,
+    earlier_check,
+    scores_in,
+    unchecked_bundle,
+)
 from evalflows.engine.chunks import ExampleChunk
 from evalflows.engine.experiments import Answered, Experiment, experiment_of
 from evalflows.engine.job import is_final
@@ -67,16 +76,20 @@ def check_bundles(run: RunContext[PreparedExperiment], rows: Sequence[Experiment
         judges = [judge for judge in jobs[0].evaluators if judge.bundle == name]
         unchecked = {member.metric for member in members if member.bundle_unchecked}
         names = {judge.bound.name for judge in judges}
-        if names - unchecked <= known:
-            continue
-        earlier = [(judge.bound.name, earlier_check(run.store, judge.version)) for judge in judges]
-        of_bundle = [_as_of(batch, judge, check) for judge, check in earlier if check is not None]
-        if len(of_bundle) < len(judges):
-            size = max(member.bundle_sample for member in members)
-            of_bundle = _checks(jobs, judges, size, batch, name)
-        checks += [check for check in of_bundle if check.subject_id not in unchecked]
+        found = {judge: unchecked_bundle(batch, judge, sorted(names - {judge})) for judge in unchecked}
+        if to_check := names - unchecked - known:
+            earlier = ((judge.bound.name, earlier_check(run.store, judge.version)) for judge in judges)
+            of_bundle = [_as_of(batch, judge, check) for judge, check in earlier if check is not None]
+            if to_check - {check.subject_id for check in of_bundle}:
+                size = max(member.bundle_sample for member in members)
+                of_bundle = _checks(jobs, judges, size, batch, name)
+            for check in of_bundle:
+                is_counted = check.subject_id in unchecked
+                found[check.subject_id] = counted_all_the_same(check) if is_counted else check
+        checks += found.values()
     if checks:
-        run.store.publish("checks", batch, [*done, *checks])
+        new = {check.check_id for check in checks}
+        run.store.publish("checks", batch, [*(check for check in done if check.check_id not in new), *checks])
 
 
 def _as_of(batch: str, judge: str, check: CheckRow) -> CheckRow:

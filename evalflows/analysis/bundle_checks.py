@@ -1,7 +1,7 @@
 """Whether judges that share a call judge as they do alone: their scores together, and in two tries alone."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import fmean, stdev
 from typing import NamedTuple, Protocol
@@ -13,6 +13,8 @@ MOST_EXCESS = 0.05
 """By how much, as a share of a metric's range, scores together may differ more from those alone than these do among
 themselves."""
 
+
+_UNCHECKED = "bundle_unchecked: true"
 
 _EARLIER = """
 select batch_id, check_id from source.checks
@@ -116,10 +118,10 @@ def check_of_bundle(
         excess = [one.together - one.alone for one in departures]
         mean, error_of_mean = fmean(excess), stdev(excess) / sqrt(n)
         together, alone = (fmean(values) for values in zip(*departures, strict=True))
-        apart = f"{together:.0%} apart from those alone (two tries alone: {alone:.0%})"
+        apart = f"differ by {together:.0%} from those alone (two tries alone: {alone:.0%})"
         passed = not (mean > MOST_EXCESS and mean > error_of_mean)
         observed |= {"together": together, "alone": alone, "excess": mean, "standard_error": error_of_mean}
-        message = f"its scores in one call with {with_others} are {apart}, by {n} answers judged both ways"
+        message = f"its scores in one call with {with_others} {apart}, on {n} answers judged both ways"
     return CheckRow(
         check_id=derived_id(batch, judge),
         batch_id=batch,
@@ -132,6 +134,25 @@ def check_of_bundle(
         expected=to_json({"version": version, "most_excess": MOST_EXCESS}),
         message=message,
         reason_code={True: None, None: "bundle_not_checked", False: "bundle_disagrees"}[passed],
+    )
+
+
+def unchecked_bundle(batch: str, judge: str, others: Sequence[str]) -> CheckRow:
+    """Return the row that says that a judge was not tried alone, since its spec asks for that: it counts."""
+    return CheckRow(
+        check_id=derived_id(batch, judge),
+        batch_id=batch,
+        subject_kind="judge",
+        subject_id=judge,
+        name="bundle",
+        message=f"whether sharing a call with {' and '.join(others)} changes its scores was not tried ({_UNCHECKED})",
+    )
+
+
+def counted_all_the_same(check: CheckRow) -> CheckRow:
+    """Return the check of a judge that counts whatever it says, since its spec asks for that."""
+    return replace(
+        check, passed=None, reason_code=None, message=f"{check.message}; it counts all the same ({_UNCHECKED})"
     )
 
 

@@ -35,6 +35,7 @@ FALLBACK = "fallback "
 _CONTROLS = """
 select batch_id, subject_id, passed, message, reason_code from checks
 where batch_id in ({}) and subject_kind = 'judge' and name in ('controls', 'bundle') and passed is distinct from true
+      and not (name = 'bundle' and reason_code is null)
 order by name desc
 """
 

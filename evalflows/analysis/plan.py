@@ -1585,11 +1585,12 @@ def _of_bundle(inputs: PlanInputs, first: PreparedEvaluator[EvaluatorSpec]) -> I
     notes = ["in one call", None if share == 1 else f"a sample of {share:.0%}"]
     yield _line(inputs, shared, names, per_run=per_run, note="; ".join(note for note in notes if note))
     of_spec = spec.bundles[first.spec.bundle or ""]
-    versions = [evaluator_version(one, spec.connections) for one in first.in_bundle]
+    to_check = [one for one in first.in_bundle if not one.spec.bundle_unchecked]
+    versions = [evaluator_version(one, spec.connections) for one in to_check]
     are_tried = all(earlier_check(inputs.store, version) is not None for version in versions)
     n_tried = min(max(member.bundle_sample for member in of_spec), len(judged))
     for judge, member in zip(known, members, strict=True):
-        if not are_tried and not all(one.bundle_unchecked for one in of_spec):
+        if not are_tried:
             fixed = ceil(2 * n_tried * judge.calls_per_judgement)
             yield _line(inputs, _directly(judge), f"{judge.name}: alone", fixed=fixed, kind="bundle")
         yield from _tests_of(inputs, member, judge)

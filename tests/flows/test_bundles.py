@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from batch_endpoint import BatchEndpoint, serve_batches, value_of
 from catalog_rows import one, rows
+from click.testing import CliRunner
 from endpoint import Endpoint, Reply, Request, completion, error, serving
 
 from evalflows import plan, run
+from evalflows.cli.main import cli
 from evalflows.engine.judging_again import GivenJudges, experiments_again
 from evalflows.specs import InputError
 from evalflows.specs.experiment import ExperimentSpec
@@ -95,8 +97,8 @@ def test_a_bundle_asks_once_and_is_tried_alone_before_the_first_decision(
     prompt = judge.shared[0]["messages"][0]["content"]
     assert [prompt.count(text) for text in ("[BEGIN", "(text 1)", "# task_2")] == [2, 2, 1], "each text is there once"
     assert "bundle 'quality', tried on 20 answers: 20 calls instead of 40, at 50% of the price" in said
-    apart = "its scores in one call with toxicity are 0% apart from those alone (two tries alone: 0%)"
-    assert f"correctness: {apart}, by 20 answers judged both ways" in said
+    apart = "its scores in one call with toxicity differ by 0% from those alone (two tries alone: 0%)"
+    assert f"correctness: {apart}, on 20 answers judged both ways" in said
     assert one("select conclusion from gate_decisions") == ("PASS",)
     paid = """select evaluator, count(*), sum(calls), sum(calls_cached), sum(tokens_in) from judgements
               group by 1 order by 1"""
@@ -126,6 +128,8 @@ def test_a_gate_does_not_decide_on_a_bundle_that_disagrees(endpoint: Endpoint, j
     judge.alone.clear()
     run(spec(endpoint.base_url, bundled(bundle_unchecked=True), name="unchecked", **GATE))
     assert one(DECIDED)[0] == "PASS" and not judge.alone
+    shown = " ".join(CliRunner().invoke(cli, ["show", "unchecked", "--all"]).output.split())
+    assert "correctness: whether sharing a call with toxicity changes its scores was not tried (bundle_un" in shown
 
 
 def test_a_bundle_that_could_not_be_tried_decides_nothing(endpoint: Endpoint, judge: Judge) -> None:

@@ -74,7 +74,8 @@ def run(suite: Suite, clone: Path) -> bool:
         (folder / "pytest.ini").write_text("[pytest]\n", "utf-8")
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "LANGSMITH_TRACING": "false"}
         environment |= {"EVALFLOWS_STORE": f"{name}/store", "EVALFLOWS_HOME": f"{name}/home"}
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml", "results.xml"]
+        plugins = ("-p", "no:cacheprovider", "-p", "benchmarks.peer_programs.async_tests")
+        command = [sys.executable, "-m", "pytest", "-q", *plugins, "--junitxml", "results.xml"]
         done = subprocess.run([*command, "test_theirs.py"], cwd=folder, env=environment, capture_output=True, text=True)
         if not (folder / "results.xml").is_file():
             print(f"{suite.name}: the tests did not start\n{done.stdout[-2000:]}{done.stderr[-2000:]}")

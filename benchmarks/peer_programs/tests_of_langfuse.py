@@ -1,7 +1,5 @@
 """The conftest.py of Langfuse's tests, run against ours: their SDK traces to our receiver, as in production."""
 
-import asyncio
-import inspect
 import subprocess
 import sys
 import time
@@ -10,7 +8,6 @@ from contextlib import contextmanager
 from types import ModuleType
 
 import langfuse
-import pytest
 
 from evalflows.compat import langfuse as ours
 from evalflows.compat.langfuse import client
@@ -61,15 +58,6 @@ sys.modules["tests.support.utils"] = sys.modules["tests.utils"] = _utils
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "asyncio: an async test")
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem):
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    names = pyfuncitem._fixtureinfo.argnames
-    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
-    return True
 
 
 def pytest_sessionfinish():

@@ -1,10 +1,5 @@
 """The conftest.py of LangSmith's tests, run against ours: the public datasets that they clone are made."""
 
-import asyncio
-import inspect
-
-import pytest
-
 from evalflows.compat.langsmith import client
 
 NAMES = {"419dcab2": "Evaluate Examples", "2bbf4a10": "Evaluate Examples, async"}
@@ -25,12 +20,3 @@ def _cloned(self, url):
 
 
 client.Client.clone_public_dataset = _cloned
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_pyfunc_call(pyfuncitem):
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
-        return None
-    names = pyfuncitem._fixtureinfo.argnames
-    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
-    return True

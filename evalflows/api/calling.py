@@ -4,7 +4,6 @@ exception, without Prefect's frames and log records."""
 import logging
 import os
 import ssl
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from urllib.error import HTTPError, URLError
@@ -24,10 +23,6 @@ from evalflows.specs.tracebacks import FOR_USERS, OTHERS, PREFECTS, without_fram
 
 REACHED_WITHIN_S = 10.0
 """Seconds that a server may take to answer that it is there."""
-
-_PROGRAM = sys.modules.get("__main__")
-"""Kept, so that Python clears the program's names at its end: Prefect's threads keep some, and DuckDB would report on
-standard error that a connection among them leaks."""
 
 _LOGGERS = ("prefect.flow_runs", "prefect.task_runs")
 _ENGINES = ("flow_engine", "task_engine")

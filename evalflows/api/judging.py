@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflows.analysis.two_judges import TwoJudges, check_people, two_judges
 from evalflows.api.comparisons import compare
-from evalflows.api.experiments import Evaluator, evaluator_fields
+from evalflows.api.programs import Evaluator, evaluator_fields
 from evalflows.api.results import Compared, identity_of
 from evalflows.api.running import run
 from evalflows.api.traces import evaluate_traces

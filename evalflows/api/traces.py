@@ -11,7 +11,7 @@ from rich.console import Console
 
 from evalflows.api.batch_result import BatchEvaluationResult, BatchEvaluationResumeToken
 from evalflows.api.calling import RaisedToCaller, call_flow, flow_settings
-from evalflows.api.experiments import evaluator_fields
+from evalflows.api.programs import evaluator_fields
 from evalflows.engine.anchors import with_frozen_anchors
 from evalflows.engine.preflight import check_traces
 from evalflows.engine.run_context import RunContext

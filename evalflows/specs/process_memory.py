@@ -9,6 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 
+_PROGRAM = sys.modules.get("__main__")
+"""Kept here, in a module that is imported before DuckDB, so that Python clears the program's names at its end:
+Prefect's threads keep some, and DuckDB would report on standard error that a connection among them leaks."""
+
 MANY_OBJECTS = 50_000
 """New objects after which Python looks for cycles: after 700, as by default, it takes a tenth of the time of rules."""
 

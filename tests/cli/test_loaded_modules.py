@@ -108,6 +108,11 @@ def test_every_package_lists_and_finds_its_names() -> None:
         assert all(getattr(package, name).__name__ == name for name in package.__all__ if name.islower())
         with pytest.raises(AttributeError, match=f"^module '{package.__name__}' has no attribute 'nothing'$"):
             _ = package.nothing
+    code = (
+        f"import sys; from evalflows import evaluate; sys.exit(' '.join({{*{SLOW}, 'asyncio'}} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    assert done.stderr == "\n", "a program that imports `evaluate` waits for nothing that only a run needs"
 
 
 @pytest.mark.slow

@@ -178,7 +178,7 @@ def test_a_decision_proves_itself_by_a_file(tmp_path: Path) -> None:
     assert done.stdout.startswith("FAIL  gate decide: new against old\n")
     assert "gate decide: the scores of 200 examples give the same figures" in done.stdout
     text = Path(proof).read_text()
-    assert "q7" not in text and "old.jsonl" not in text
+    assert '"q7' not in text and "old.jsonl" not in text
     content = json.loads(text)
 
     def forged(change: Callable[[dict[str, Any]], object], *, rehashed: bool) -> str:

@@ -124,9 +124,11 @@ def number(value: Any, where: str) -> float | None:
 def assembled(rows: Sequence[Row], kind: Format, source: str) -> Iterator[SystemResults]:
     """Yield the results of each system. Raise InputError for an answer without an id, or with that of another."""
     systems: dict[str, dict[tuple[str, int], dict[str, Any]]] = defaultdict(dict)
+    known = {name for row in rows for name in row}  # most files have few of the columns
+    columns = {field: [name for name in names if name in known] for field, names in COLUMNS.items()}
     for index, row in enumerate(rows, start=1):
         where = f"{source}: result {index}"
-        found = {field: first(row, names) for field, names in COLUMNS.items()}
+        found = {field: first(row, names) for field, names in columns.items()}
         answers, count = systems[str(found.pop("system") or "")], found.pop("repetition")
         identity = identifier(found.pop("id"), f"{where}: id") or _of_inputs(found["inputs"], where)
         repetition = int(number(count, f"{where}: repetition") or 0)

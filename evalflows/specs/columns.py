@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.files import unique_object
+from evalflows.specs.model import SpecModel
 from evalflows.specs.protocols import Message
 
 SYSTEM = ("system", "developer")
@@ -33,7 +34,7 @@ Columns = Annotated[dict[str, str], BeforeValidator(_by_field)]
 """Field: column. A column may be a path into nested objects, such as `data.question`."""
 
 
-class ExampleColumns(BaseModel, extra="forbid", frozen=True):
+class ExampleColumns(SpecModel):
     """Which columns an example is made from, for rows of any schema. Columns that are not named become metadata."""
 
     inputs: Columns = Field(
@@ -65,7 +66,7 @@ def _named(text: str) -> dict[str, str]:
     return {field.strip(): (column or field).strip() for field, _, column in pairs}
 
 
-class AnswerColumns(BaseModel, extra="forbid", frozen=True):
+class AnswerColumns(SpecModel):
     """Which columns a recorded answer is made from, and which identify its example, for rows of any schema."""
 
     outputs: Columns = Field(
@@ -228,7 +229,7 @@ def _problem(message: Any) -> str | None:
     return None
 
 
-class TraceColumns(BaseModel, extra="forbid", frozen=True):
+class TraceColumns(SpecModel):
     """Which columns an observation is made from. A column may be a path into nested objects, such as `data.question`.
 
     A field that is not named here comes from the column of its own name, if there is one; columns that nothing names

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from evalflows.specs.evaluator import JudgeSpec
 from evalflows.specs.files import load_spec
+from evalflows.specs.model import SpecModel
 from evalflows.specs.running import ONE_OR_MORE, ComparedRunSettings, Metadata, check_unique
 
 OrderStatus = Literal["known", "drawn", "unknown"]
@@ -23,7 +24,7 @@ OTHER_NAMES = {"prompt": ("question_id", "example_id"), "first": ("model_a",), "
 """Names of columns that are read too if the file has no column of the field's own name."""
 
 
-class VotesSpec(BaseModel, extra="forbid", frozen=True):
+class VotesSpec(SpecModel):
     """A file of votes. A plain string is short for `path`."""
 
     path: str = Field(description="A file of votes: .jsonl, .json, .csv or .parquet, optionally gzipped (.gz)")
@@ -51,7 +52,7 @@ class VotesSpec(BaseModel, extra="forbid", frozen=True):
         return self
 
 
-class RatingsSpec(BaseModel, extra="forbid", frozen=True):
+class RatingsSpec(SpecModel):
     """How ratings are estimated."""
 
     guard: Literal["needed", "always", "never"] = Field(
@@ -69,7 +70,7 @@ class RatingsSpec(BaseModel, extra="forbid", frozen=True):
 FailedOutput = Literal["loses", "left_out"]
 
 
-class CompareSpec(BaseModel, extra="forbid", frozen=True):
+class CompareSpec(SpecModel):
     """How answers are compared. As an experiment's `compare`, it compares the answers of its targets."""
 
     evaluators: Annotated[list[JudgeSpec], ONE_OR_MORE] = Field(
@@ -125,7 +126,7 @@ class CompareSpec(BaseModel, extra="forbid", frozen=True):
         return self
 
 
-class _Compared(BaseModel):
+class _Compared(SpecModel):
     """Which experiments are compared, and under which name. A separate base class, so that forms show it first."""
 
     name: str = Field("", description="The comparison's name; default: made from the experiments' names")

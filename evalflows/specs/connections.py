@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from evalflows.specs.addresses import check_address, check_headers, secret_in
+from evalflows.specs.model import SpecModel
 
 AnswerForm = Literal["json_schema", "tool_call", "text"]
 """How structured output is requested: by a JSON schema, as tool arguments if the provider supports no schemas, or as
@@ -16,7 +17,7 @@ Mode = Literal["direct", "batch"]
 """How calls are made: each at once, or together by the provider's batch interface."""
 
 
-class BatchSpec(BaseModel, extra="forbid", frozen=True):
+class BatchSpec(SpecModel):
     """How a provider's batch interface is used. Defaults are OpenAI's limits and price."""
 
     rows: int = Field(50_000, ge=1, description="Maximum number of calls in a batch")
@@ -35,7 +36,7 @@ class BatchSpec(BaseModel, extra="forbid", frozen=True):
     )
 
 
-class _Connection(BaseModel, extra="forbid", frozen=True):
+class _Connection(SpecModel):
     model: str | None = Field(None, description="The model to use if a target or an evaluator does not name one")
     embedding_model: str | None = Field(None, description="The embedding model to use if none is named")
     attempts: int = Field(4, ge=1, description="Maximum number of attempts per call")

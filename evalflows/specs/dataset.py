@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from evalflows.specs.columns import ExampleColumns
 from evalflows.specs.errors import InputError, short
+from evalflows.specs.model import SpecModel
 from evalflows.specs.traces import MAPPED, Filter
 from evalflows.specs.values import stored_row
 
@@ -28,7 +29,7 @@ Moment = Annotated[datetime, AfterValidator(_in_utc)]
 """A moment; in UTC unless it says otherwise."""
 
 
-class TraceSelection(BaseModel, extra="forbid", frozen=True):
+class TraceSelection(SpecModel):
     """Which traces or sessions become examples: in which time and order, with which inputs, and what is masked."""
 
     scope: SelectedScope = Field("traces", description="What one example comes from: a trace, or a whole session")
@@ -93,14 +94,14 @@ class TraceSelection(BaseModel, extra="forbid", frozen=True):
         return self
 
 
-class Expectation(BaseModel):  # type: ignore[no-redef]  # mypy's plugin also defines kwargs
+class Expectation(SpecModel):  # type: ignore[no-redef]  # mypy's plugin also defines kwargs
     """An expectation of Great Expectations, as in the JSON of a suite.
 
     Columns are those of an example (example_id, split, cluster, and as JSON text inputs, reference_outputs, metadata),
     and each field by its path: inputs.question, reference_outputs.answer, metadata.topic.
     """
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore")
 
     type: str = Field(description="The expectation's type, such as expect_column_values_to_be_in_set")
     kwargs: dict[str, Any] = Field(default_factory=dict)
@@ -109,7 +110,7 @@ class Expectation(BaseModel):  # type: ignore[no-redef]  # mypy's plugin also de
     )
 
 
-class DatasetSpec(BaseModel, extra="forbid", frozen=True):
+class DatasetSpec(SpecModel):
     """Where the examples come from: exactly one of a file, a function, a dataset's name, a snapshot, the rows, or
     production's traces.
 

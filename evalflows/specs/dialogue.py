@@ -2,7 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
+
+from evalflows.specs.model import SpecModel
 
 STOP = "[END]"
 """What a simulated user writes to end a conversation."""
@@ -27,13 +29,13 @@ SCRIPT_FIELDS = ("messages", "turns", "next_user_input")
 """Fields in which a scripted user's messages are looked for, in this order; else it is the only field of the inputs."""
 
 
-class PromptFile(BaseModel, extra="forbid", frozen=True):
+class PromptFile(SpecModel):
     """A prompt in a file of its own. Its text is part of the target's version."""
 
     file: str = Field(description="The path of the file, relative to the working folder", min_length=1)
 
 
-class _Spec(BaseModel, extra="forbid", frozen=True):
+class _Spec(SpecModel):
     pass
 
 

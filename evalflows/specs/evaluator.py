@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 from evalflows.specs.attachments import Modality
 from evalflows.specs.connections import Mode
 from evalflows.specs.metric_names import kept_apart
+from evalflows.specs.model import SpecModel
 
 PAIR_LABELS = ("win", "tie")
 """The labels of a judged pair, whichever answer won: what a tier may decide."""
@@ -44,7 +45,7 @@ def _class_names(values: object) -> object:
     return [name.replace(":", ".") if isinstance(name, str) else name for name in names]
 
 
-class FallbackSpec(BaseModel, extra="forbid", frozen=True):
+class FallbackSpec(SpecModel):
     """A function that gives scores, and its settings. A plain string is short for `use`."""
 
     use: str = Field(description='The short name of a built-in evaluator, or "module:name" of your own')
@@ -126,7 +127,7 @@ class TierSpec(FallbackSpec):
         return high or low or value in self.decides or (label is not None and label in self.decides)
 
 
-class AnchorsSpec(BaseModel, extra="forbid", frozen=True):
+class AnchorsSpec(SpecModel):
     """Answers whose scores are known, some of which a judge judges again in every run, so that its drift is seen.
 
     A plain string is short for `dataset`.

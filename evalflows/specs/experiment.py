@@ -5,7 +5,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, Field, ModelWrapValidatorHandler, model_validator
+from pydantic import AfterValidator, Field, ModelWrapValidatorHandler, model_validator
 
 from evalflows.specs.comparison import CompareSpec
 from evalflows.specs.dataset import DatasetSpec
@@ -16,6 +16,7 @@ from evalflows.specs.gate import GateSpec
 from evalflows.specs.matrix import MatrixSpec, expanded
 from evalflows.specs.metric_names import MEASURES, TRIAL, base_metric, kept_apart, metric_of
 from evalflows.specs.metrics import CompositeSpec, MetricSpec, ScoreConfigSpec, expand_panels
+from evalflows.specs.model import SpecModel
 from evalflows.specs.quarantine import AT_MOST, QuarantineSpec, check_entries
 from evalflows.specs.running import ONE_OR_MORE, ComparedRunSettings, Metadata, check_unique
 from evalflows.specs.target import TargetSpec
@@ -24,7 +25,7 @@ from evalflows.specs.values import words
 LookShare = Annotated[float, Field(gt=0, le=1)]
 
 
-class _Experiment(BaseModel):
+class _Experiment(SpecModel):
     """The fields of an experiment's own. A separate base class, so that forms show them first."""
 
     name: str = Field(description="The experiment's name", min_length=1)
@@ -86,7 +87,7 @@ class _Experiment(BaseModel):
     )
 
 
-class ExperimentSpec(ComparedRunSettings, _Experiment, extra="forbid", frozen=True):
+class ExperimentSpec(ComparedRunSettings, _Experiment):
     """A run group, as given in a spec file, in the flow's parameters, or in the form in Prefect's UI.
 
     Each target becomes one experiment. The form has the fields in this order: what people change from run to run, how

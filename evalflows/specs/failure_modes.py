@@ -16,10 +16,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from evalflows.specs.errors import ChangedError, InputError
 from evalflows.specs.files import load_text, located, make_spec, read_text
+from evalflows.specs.model import SpecModel
 
 PREFIX = "mode."
 """What the metrics of modes begin with."""
@@ -38,7 +39,7 @@ Change = Callable[[Any], None]
 """Changes the content of a taxonomy: a mapping whose `modes` is a list of mappings."""
 
 
-class ModeSpec(BaseModel, extra="forbid", frozen=True):
+class ModeSpec(SpecModel):
     """A failure mode, or a topic."""
 
     name: Name = Field(description="Letters, digits, _ and -; the metric is mode.NAME")
@@ -48,7 +49,7 @@ class ModeSpec(BaseModel, extra="forbid", frozen=True):
     since: date | None = Field(None, description="The day since when it has this status")
 
 
-class TaxonomySpec(BaseModel, extra="forbid", frozen=True):
+class TaxonomySpec(SpecModel):
     """A file of failure modes, of which several may hold; or of topics, of which exactly one does."""
 
     kind: Kind = Field("modes", description="Whether several of these may hold, or exactly one")

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from evalflows.specs.metric_names import MIN_EXAMPLES, sliced_metric
+from evalflows.specs.model import SpecModel
 from evalflows.specs.quarantine import AT_MOST, QuarantineSpec
 
 __all__ = ["GateSpec"]
@@ -95,20 +96,20 @@ def _any_rise(value: object) -> object:
     return value
 
 
-class RecalibrationSpec(BaseModel, extra="forbid", frozen=True):
+class RecalibrationSpec(SpecModel):
     """Recalibration of scores by an older judge: the newer judge scores a sample of the same answers."""
 
     sample: int = Field(100, ge=20, description="How many of the baseline's answers the newer judge scores")
     seed: int = Field(0, ge=0, lt=1 << 32, description="Seed of the sample")
 
 
-class ClosedModesSpec(BaseModel, extra="forbid", frozen=True):
+class ClosedModesSpec(SpecModel):
     """A bound on the rate of every closed failure mode."""
 
     at_most: float = Field(ge=0, lt=1, description="The share of the answers, as in confident_thresholds")
 
 
-class GateSpec(BaseModel, extra="forbid", frozen=True):
+class GateSpec(SpecModel):
     """A release gate: PASS if every rule is met at its confidence level, FAIL if one is violated at it, else NOT ENOUGH
     EVIDENCE. A rule's metric may name a slice: `contains@split=hard`, `contains@metadata.topic=law`."""
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from evalflows.specs.errors import first_problem, names_to_choose, short
+from evalflows.specs.model import SpecModel
 from evalflows.specs.running import ONE_OR_MORE
 from evalflows.specs.target import TargetSpec
 
@@ -40,7 +41,7 @@ def _as_levels(given: object) -> object:
 Levels = Annotated[list[Any] | dict[Any, Any], BeforeValidator(_as_levels)]
 
 
-class MatrixSpec(BaseModel, extra="allow", frozen=True):
+class MatrixSpec(SpecModel, extra="allow"):
     """Factors, each a field of the target with its levels, and which combinations are no target."""
 
     __pydantic_extra__: dict[str, Levels]

@@ -4,11 +4,12 @@ import math
 from collections.abc import Collection
 from typing import Annotated, Literal, Protocol
 
-from pydantic import BaseModel, BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from evalflows.specs.errors import short
 from evalflows.specs.evaluator import EvaluatorSpec, PanelCombine, fields_given
 from evalflows.specs.metric_names import MEASURES
+from evalflows.specs.model import SpecModel
 
 MAX_NUMBER = 1e60
 """Largest size of a score or label. The fourth powers of larger ones could overflow, and end every verdict."""
@@ -18,7 +19,7 @@ def _equal_weights(value: object) -> object:
     return dict.fromkeys(value, 1.0) if isinstance(value, list) else value
 
 
-class MetricSpec(BaseModel, extra="forbid", frozen=True):
+class MetricSpec(SpecModel):
     """Declared properties of a metric. By default higher is better, and yes/no metrics range from 0 to 1."""
 
     higher_is_better: bool | None = Field(
@@ -71,7 +72,7 @@ WEIGHT_CHANGE = 0.2
 """By how much each weight of a composite is changed by default, relative to it, to see whether its winner stays."""
 
 
-class CompositeSpec(BaseModel, extra="forbid", frozen=True):
+class CompositeSpec(SpecModel):
     """Several metrics of a run combined into one number, each scaled to 0 (worst) to 1 (best); or the scores of a panel
     of judges, in their own unit."""
 
@@ -175,7 +176,7 @@ def expand_panels(spec: _WithPanels) -> None:
     vars(spec).update(made)  # the spec is frozen
 
 
-class CategorySpec(BaseModel, extra="forbid", frozen=True):
+class CategorySpec(SpecModel):
     """An allowed label. A plain string is short for `label`."""
 
     label: str = Field(min_length=1)
@@ -187,7 +188,7 @@ class CategorySpec(BaseModel, extra="forbid", frozen=True):
         return {"label": value} if isinstance(value, str) else value
 
 
-class ScoreConfigSpec(BaseModel, extra="forbid", frozen=True):
+class ScoreConfigSpec(SpecModel):
     """The allowed values of a score. An invalid score becomes a failed row."""
 
     name: str | None = Field(None, description="The only metric that may use this config; default: any")

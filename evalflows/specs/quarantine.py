@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from datetime import date
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.model import SpecModel
 from evalflows.specs.values import words
 
 AT_MOST = 0.1
@@ -15,7 +16,7 @@ AT_MOST = 0.1
 Weigh = Literal["by_noise", "not_at_all"]
 
 
-class QuarantineSpec(BaseModel, extra="forbid", frozen=True):
+class QuarantineSpec(SpecModel):
     """Examples in quarantine, by id or by a rule on their history before the run."""
 
     examples: list[str] = Field(default_factory=list, description="Ids of examples")

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from evalflows.specs.files import load_spec
+from evalflows.specs.model import SpecModel
 
 
-class RetentionSpec(BaseModel, extra="forbid", frozen=True):
+class RetentionSpec(SpecModel):
     """How long what stays, as given in a spec file or in the form in Prefect's UI. What has no rule stays."""
 
     trace_texts_days: int | None = Field(

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pydantic_core import PydanticSerializationError, to_json
 
 from evalflows.specs.connections import Connections, Mode
 from evalflows.specs.errors import InputError
 from evalflows.specs.gate import Adjustment
+from evalflows.specs.model import SpecModel
 from evalflows.specs.permitted import own_settings, restricted_folder
 
 Engine = Literal["threads", "processes", "dask", "ray"]
@@ -22,7 +23,7 @@ SETTING = "allowed_clusters"
 """The list in `[tool.evalflows]` of the folder's pyproject.toml: addresses that a deployment's run may name."""
 
 
-class TaskRunnerSpec(BaseModel, extra="forbid", frozen=True):
+class TaskRunnerSpec(SpecModel):
     """The engine that runs the chunks of a run."""
 
     kind: Engine = Field(
@@ -90,7 +91,7 @@ TaskRunner = Annotated[
 ]
 
 
-class RunSettings(BaseModel):
+class RunSettings(SpecModel):
     """Settings of every kind of run. A spec names it before its own fields' base, so that forms show those first."""
 
     connections: Connections

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from evalflows.specs.addresses import check_address, check_headers
 from evalflows.specs.columns import AnswerColumns
@@ -20,12 +20,13 @@ from evalflows.specs.dialogue import (
     UserCheck,
     UserSpec,
 )
+from evalflows.specs.model import SpecModel
 
 OF_REASONING = ("max_completion_tokens", "reasoning_effort")
 """Parameters of reasoning models, which a chat target and a built-in judge have."""
 
 
-class _Target(BaseModel, extra="forbid", frozen=True):
+class _Target(SpecModel):
     name: str = Field("target", description="The name of this variant in results", min_length=1)
     version: str | None = Field(None, description="Its version, such as v7 or a git tag; tells runs of one name apart")
     factors: dict[str, str] = Field(

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from evalflows.specs.evaluator import EvaluatorSpec
 from evalflows.specs.files import load_spec
 from evalflows.specs.metrics import CompositeSpec, MetricSpec, ScoreConfigSpec, expand_panels
+from evalflows.specs.model import SpecModel
 from evalflows.specs.running import ONE_OR_MORE, Metadata, RunSettings, check_unique
 from evalflows.specs.watch import MEASURED, TRACES, WatchSpec
 
@@ -18,7 +19,7 @@ MAPPED = ("input", "output", "expected_output", "metadata")
 """What a mapper gives to the evaluators."""
 
 
-class _TraceEvaluation(BaseModel):
+class _TraceEvaluation(SpecModel):
     """The fields of a trace evaluation's own. A separate base class, so that forms show them first."""
 
     name: str = Field(description="The evaluation's name; its watermark says what is new", min_length=1)
@@ -67,7 +68,7 @@ class _TraceEvaluation(BaseModel):
     )
 
 
-class TraceEvaluationSpec(RunSettings, _TraceEvaluation, extra="forbid", frozen=True):
+class TraceEvaluationSpec(RunSettings, _TraceEvaluation):
     """A trace evaluation, as given in a spec file, in the flow's parameters, or in the form in Prefect's UI.
 
     Each start judges what is new since the last one of the same name.

@@ -4,7 +4,9 @@ import math
 from datetime import date
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
+
+from evalflows.specs.model import SpecModel
 
 RuleKind = Literal["threshold", "fall", "failure_share", "change"]
 WindowSize = Literal["hour", "day"]
@@ -34,7 +36,7 @@ PREVIOUS = "previous"
 LATE_S: dict[WindowSize, float] = {"hour": 900.0, "day": 3600.0}
 
 
-class WatchSpec(BaseModel, extra="forbid", frozen=True):
+class WatchSpec(SpecModel):
     """One watch rule. It looks once at each window after the window has closed."""
 
     name: str = Field("", description="The rule's name in alerts; default: its kind and metric")

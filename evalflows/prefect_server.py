@@ -526,8 +526,16 @@ def _run(listener: socket.socket, home: Home, minutes: float) -> None:
     from prefect.server.api import background_workers
     from prefect.server.api.server import create_app
 
+    class QuietWorker(Worker):
+        async def _cancellation_listener(self) -> None:
+            """Wait for the end. Docket asks ten times a second whether a task is cancelled, and Prefect cancels none of
+            the server's own: that took a third of what an idle server takes."""
+            if (session := self._processing_session) is not None:
+                session.cancellation_ready.set()
+                await session.stopping.wait()
+
     vars(background_workers)["Worker"] = partial(  # by default it looks four times a second
-        Worker, minimum_check_interval=WORK_FOUND_WITHIN, scheduling_resolution=WORK_FOUND_WITHIN
+        QuietWorker, minimum_check_interval=WORK_FOUND_WITHIN, scheduling_resolution=WORK_FOUND_WITHIN
     )
     app = _Asked(create_app(final=True))
     if minutes:

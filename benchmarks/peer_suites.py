@@ -51,7 +51,6 @@ SUITES = (
         name="LangSmith: evaluation",
         peer="langsmith",
         paths=("python/tests/evaluation/test_evaluation.py", "tests/evaluation/test_evaluation.py"),
-        left_out=dict.fromkeys(("test_evaluate", "test_aevaluate"), "an experiment is not added to: start another one"),
     ),
 )
 

@@ -450,9 +450,10 @@ class LangChainStringEvaluator:
         """Return the function of (run, example) that judges."""
 
         async def judge(run: Run, example: Example) -> Fields | None:
-            texts = self._prepare(run, example)
-            if getattr(self.evaluator, "requires_reference", False) and texts.get("reference") is None:
+            given = self._prepare(run, example)
+            if getattr(self.evaluator, "requires_reference", False) and given.get("reference") is None:
                 return None
+            texts = {name: text for name, text in given.items() if getattr(self.evaluator, f"requires_{name}", True)}
             result = await self.evaluator.aevaluate_strings(**texts)
             value = result.get("value")
             label = value if isinstance(value, str) and result.get("score") is None else None

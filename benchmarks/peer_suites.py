@@ -17,7 +17,7 @@ import tempfile
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from xml.etree import ElementTree
 
@@ -100,11 +100,13 @@ MOVED = {
 """What import lines name, as a pattern, and what instead."""
 
 
-def changed(text: str, peer: str) -> str:
+def changed(text: str, suite: Suite) -> str:
     """Return the text of a file of tests with our package in its import lines, and what it has beside it."""
-    theirs, ours = MOVED[peer]
-    moved = re.sub(rf"(?m)^(\s*(?:from|import) ){theirs}", rf"\1{ours}", text)
-    return re.sub(r"(?m)^from tests\.(?:\w+\.)*(\w+) import", r"from \1 import", moved)
+    theirs, ours = MOVED[suite.peer]
+    text = re.sub(rf"(?m)^(\s*(?:from|import) ){theirs}", rf"\1{ours}", text)
+    for path in map(PurePosixPath, suite.beside):
+        text = text.replace(".".join(path.with_suffix("").parts), path.stem)
+    return text
 
 
 def run(suite: Suite, clone: Path) -> bool:
@@ -119,7 +121,7 @@ def run(suite: Suite, clone: Path) -> bool:
         return True
     with tempfile.TemporaryDirectory(prefix="evalflows-peers-") as name:
         folder = Path(name)
-        (folder / "test_theirs.py").write_text(changed((clone / found).read_text("utf-8"), suite.peer), "utf-8")
+        (folder / "test_theirs.py").write_text(changed((clone / found).read_text("utf-8"), suite), "utf-8")
         for path in suite.beside:
             shutil.copy(clone / found.partition("tests/")[0] / path, folder)
         (folder / "conftest.py").write_text((SUPPORT / f"tests_of_{suite.peer}.py").read_text("utf-8"), "utf-8")

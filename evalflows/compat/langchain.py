@@ -645,14 +645,11 @@ class ScoreStringResultOutputParser:
 
 def _parse_string_eval_output(text: str) -> dict[str, Any]:
     """Return the grade CORRECT or INCORRECT of a text, which its first or last word may be too. Raise ValueError."""
-    found = (
-        re.search(r"(?i)grade:\s*((?:in)?correct)\b", text)
-        or re.match(r"\s*((?:IN)?CORRECT)\b", text)
-        or re.search(r"(?<!NOT )\b((?:IN)?CORRECT)\W*$", text)
-    )
-    if found is None:
+    first_or_last = r"^\s*((?:IN)?CORRECT)\b|(?<!NOT )\b((?:IN)?CORRECT)\W*$"
+    found = re.findall(r"(?i)grade:\s*((?:in)?correct)\b", text) or map("".join, re.findall(first_or_last, text))
+    if len(grades := {grade.upper() for grade in found}) != 1:
         raise ValueError(f"llm: got {short(text)}, wanted GRADE: CORRECT or GRADE: INCORRECT")
-    grade = found[1].upper()
+    (grade,) = grades
     return {"reasoning": text.strip(), "value": grade, "score": int(grade == "CORRECT")}
 
 

@@ -76,7 +76,7 @@ def test_a_model_with_invoke_is_asked_for_text() -> None:
         judge = load_evaluator(name, llm=Invoked(answer))
         sides = SIDES if judge.requires_reference else {**SIDES, "reference": None}
         assert judge.evaluate_strings(**sides)["score"] == wanted, name
-        for other in ("Rating: 9", "That is not correct.", "It is NOT CORRECT", "Y or so"):
+        for other in ("Rating: 9", "That is not correct.", "It is NOT CORRECT", "Y or so", "CORRECT or INCORRECT"):
             with pytest.raises(CallError, match="at the end of the answer"):
                 load_evaluator(name, llm=Invoked(other)).evaluate_strings(**sides)
 

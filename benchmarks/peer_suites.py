@@ -80,11 +80,7 @@ SUITES = (
     _of_langchain("JSON, schema", "unit_tests/evaluation/parsing/test_json_schema.py"),
     _of_langchain("string distance", "unit_tests/evaluation/string_distance/test_base.py"),
     _of_langchain("embedding distance", "integration_tests/evaluation/embedding_distance/test_embedding.py"),
-    _of_langchain(
-        "trajectories",
-        "unit_tests/evaluation/agents/test_eval_chain.py",
-        reason="of LangChain's agents; trajectories in messages are judged by evaluators of this project",
-    ),
+    _of_langchain("trajectories", "unit_tests/evaluation/agents/test_eval_chain.py"),
     _of_langchain(
         "names",
         "unit_tests/evaluation/test_imports.py",

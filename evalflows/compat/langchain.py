@@ -11,18 +11,18 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache, partial
 from importlib import import_module
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Any, Literal, NamedTuple, Self, overload
+from typing import Any, Literal, NamedTuple, Self, TypedDict, overload
 
 import numpy as np
 from rapidfuzz.distance import DamerauLevenshtein, Hamming, Indel, Jaro, JaroWinkler, Levenshtein
 
-from evalflows.evaluators import correctness, exact_match, json_valid, regex, rubric
+from evalflows.evaluators import correctness, exact_match, json_valid, regex, rubric, trajectory
 from evalflows.evaluators import criteria as criteria_judge
 from evalflows.evaluators.fence import fenced
 from evalflows.evaluators.json import read_json
@@ -53,8 +53,8 @@ __all__ = [
     "LabeledScoreStringEvalChain", "PairwiseEmbeddingDistanceEvalChain", "PairwiseStringDistanceEvalChain",
     "PairwiseStringEvalChain", "PairwiseStringEvaluator", "PairwiseStringResultOutputParser", "PromptTemplate",
     "QAEvalChain", "RegexMatchStringEvaluator", "ScoreStringEvalChain", "ScoreStringResultOutputParser",
-    "StringDistance", "StringDistanceEvalChain", "StringEvaluator", "load_evaluator", "load_evaluators",
-    "resolve_pairwise_criteria",
+    "StringDistance", "StringDistanceEvalChain", "StringEvaluator", "TrajectoryEval", "TrajectoryEvalChain",
+    "TrajectoryOutputParser", "load_evaluator", "load_evaluators", "resolve_pairwise_criteria",
 ]  # fmt: skip
 
 Request = str | list[Any]
@@ -194,13 +194,14 @@ class ByInvoke:
 
     model: Any
     parameters: Mapping[str, Any]
+    is_sync: bool = False  # whether it is invoked in a thread even if it has `ainvoke`
     takes_schema = False
 
     def ask(self, request: Request, schema: Schema | None) -> Answer:
         return _of_message(self.model.invoke(request, **self.parameters))
 
     async def aask(self, request: Request, schema: Schema | None) -> Answer:
-        if hasattr(self.model, "ainvoke"):
+        if hasattr(self.model, "ainvoke") and not self.is_sync:
             return _of_message(await self.model.ainvoke(request, **self.parameters))
         return await asyncio.to_thread(self.ask, request, schema)
 
@@ -490,6 +491,7 @@ class EvaluatorType(StrEnum):
     JSON_SCHEMA_VALIDATION = "json_schema_validation"
     STRING_DISTANCE = "string_distance"
     EMBEDDING_DISTANCE = "embedding_distance"
+    AGENT_TRAJECTORY = "trajectory"
     PAIRWISE_STRING_DISTANCE = "pairwise_string_distance"
     PAIRWISE_EMBEDDING_DISTANCE = "pairwise_embedding_distance"
 
@@ -666,26 +668,43 @@ class _Judge(StringEvaluator):
     def _evaluate_strings(self, **arguments: Any) -> dict[str, Any]:
         """Raise InputError on the event loop of the model calls, which cannot wait for itself."""
         _check_can_wait("evaluate_strings")
-        return loop.run(self._aevaluate_strings(**arguments))
+        return loop.run(self._result_by(_in_a_thread(self._model), **arguments))
 
     async def _aevaluate_strings(self, **arguments: Any) -> dict[str, Any]:
+        return await self._result_by(self._model, **arguments)
+
+    async def _result_by(self, model: ByComplete | ByInvoke, **arguments: Any) -> dict[str, Any]:
         prediction, reference, asked = (arguments.pop(name, None) for name in ("prediction", "reference", "input"))
         refuse("evaluate_strings", arguments)
-        heard = list[str]()
-        try:
-            returned = await self._ask(
-                complete=completing(self._model, heard.append),
-                inputs={} if asked is None else {"input": asked},
-                outputs={"output": prediction},
-                reference_outputs={"output": reference} if self.requires_reference else None,
-            )
-        except CallError as error:
-            if error.kind != "bad_answer" or not heard:
-                raise
+        sides = {
+            "inputs": {} if asked is None else {"input": asked},
+            "outputs": {"output": prediction},
+            "reference_outputs": {"output": reference} if self.requires_reference else None,
+        }
+        judgement = await _judged(self._ask, model, type(self).parse, **sides)
+        return judgement if isinstance(judgement, dict) else _result(judgement)
+
+
+def _in_a_thread(model: ByComplete | ByInvoke) -> ByComplete | ByInvoke:
+    """Return the model, whose sync method is called if it has two: a sync caller's model need not have both alike."""
+    return replace(model, is_sync=True) if isinstance(model, ByInvoke) else model
+
+
+async def _judged(
+    ask: Callable[..., Awaitable[Any]],
+    model: ByComplete | ByInvoke,
+    parse: Callable[[str], Mapping[str, Any]],
+    **sides: Any,
+) -> Judgement | dict[str, Any]:
+    """Return what a judge of this project says, or what LangChain's parser reads in an answer of another form."""
+    heard = list[str]()
+    try:
+        return normalise(await ask(complete=completing(model, heard.append), **sides), "judge")[0]
+    except CallError as error:
+        if error.kind == "bad_answer" and heard:
             with suppress(ValueError):
-                return type(self).parse(heard[-1])
-            raise
-        return _result(normalise(returned, self.evaluation_name)[0])
+                return dict(parse(heard[-1]))
+        raise
 
 
 def _result(judgement: Judgement) -> dict[str, Any]:
@@ -768,8 +787,8 @@ class ScoreStringEvalChain(_Judge):
         made._divisor = normalize_by or 1
         return made
 
-    async def _aevaluate_strings(self, **arguments: Any) -> dict[str, Any]:
-        result = await super()._aevaluate_strings(**arguments)
+    async def _result_by(self, model: ByComplete | ByInvoke, **arguments: Any) -> dict[str, Any]:
+        result = await super()._result_by(model, **arguments)
         score = result["score"] / self._divisor if self._divisor != 1 else result["score"]
         return result | {"value": score, "score": score}
 
@@ -778,6 +797,103 @@ class LabeledScoreStringEvalChain(ScoreStringEvalChain):
     """`ScoreStringEvalChain` with a correct reference."""
 
     requires_reference = True
+
+
+class TrajectoryEval(TypedDict):
+    """How well an agent proceeded."""
+
+    score: float
+    reasoning: str
+
+
+class TrajectoryOutputParser:
+    """Parses a line `Score: 4` at the end of a text."""
+
+    def parse(self, text: str) -> TrajectoryEval:
+        """Return the score from 1 to 5 as a share. Raise OutputParserException, a ValueError, if there is none."""
+        found = re.search(r"\bScore:\s*([1-5])\s*$", text)
+        if found is None:
+            raise _parser_error()(f"llm: got {short(text)}, wanted a line Score: 1 to 5 at the end of its answer")
+        return TrajectoryEval(score=(int(found[1]) - 1) / 4, reasoning=text[: found.start()].strip())
+
+
+def _parser_error() -> type[ValueError]:
+    try:
+        from langchain_core.exceptions import OutputParserException  # late: LangChain need not be installed
+    except ImportError:
+        return ValueError
+    return OutputParserException
+
+
+class TrajectoryEvalChain(_Evaluator):
+    """How well an agent proceeded, from 0 to 1: by `trajectory`, which sees its steps and what its tools returned."""
+
+    range = SHARE
+
+    def __init__(self, model: ByComplete | ByInvoke, tools: Sequence[Any]) -> None:
+        self._model, self._tools = model, [{"name": tool.name, "description": tool.description} for tool in tools]
+
+    @classmethod
+    def from_llm(
+        cls, llm: Any = None, agent_tools: Sequence[Any] | None = None, llm_kwargs: Any = None, **options: Any
+    ) -> Self:
+        refuse("load_evaluator", options)
+        return cls(model_of(llm, llm_kwargs), agent_tools or ())
+
+    def __call__(self, given: Mapping[str, Any]) -> TrajectoryEval:
+        """Judge `{"question", "answer", "agent_trajectory"}`, with a `reference` if there is one."""
+        return self.evaluate_agent_trajectory(
+            prediction=given["answer"],
+            input=given["question"],
+            agent_trajectory=given["agent_trajectory"],
+            reference=given.get("reference"),
+        )
+
+    def evaluate_agent_trajectory(self, **arguments: Any) -> TrajectoryEval:
+        """Judge an answer and the steps before it: pairs of an action (`tool`, `tool_input`, `log`) and its result.
+
+        Args:
+            arguments: prediction, input, agent_trajectory, and a reference if there is one.
+
+        Raise InputError on the event loop of the model calls, which cannot wait for itself.
+        """
+        _check_can_wait("evaluate_agent_trajectory")
+        return loop.run(self._result_by(_in_a_thread(self._model), **arguments))
+
+    async def aevaluate_agent_trajectory(self, **arguments: Any) -> TrajectoryEval:
+        """Like `evaluate_agent_trajectory`, for async callers."""
+        return await self._result_by(self._model, **arguments)
+
+    async def _result_by(
+        self,
+        model: ByComplete | ByInvoke,
+        *,
+        prediction: str,
+        input: str,  # noqa: A002
+        agent_trajectory: Sequence[tuple[Any, Any]],
+        reference: str | None = None,
+        **options: Any,
+    ) -> TrajectoryEval:
+        refuse("evaluate_agent_trajectory", options)
+        messages = [message for number, step in enumerate(agent_trajectory) for message in _messages_of(number, *step)]
+        sides = {
+            "inputs": {"input": input} | ({"tools": self._tools} if self._tools else {}),
+            "outputs": {"messages": [*messages, {"role": "assistant", "content": prediction}]},
+            "reference_outputs": None if reference is None else {"output": reference},
+        }
+        judgement = await _judged(partial(trajectory, metadata=None), model, TrajectoryOutputParser().parse, **sides)
+        if isinstance(judgement, dict):
+            return TrajectoryEval(score=judgement["score"], reasoning=judgement["reasoning"])
+        return TrajectoryEval(score=((judgement.value or 1) - 1) / 4, reasoning=judgement.comment or "")
+
+
+def _messages_of(number: int, action: Any, result: Any) -> list[dict[str, Any]]:
+    given = action.tool_input if isinstance(action.tool_input, Mapping) else {"input": action.tool_input}
+    call = {"id": f"step-{number}", "type": "function", "function": {"name": action.tool, "arguments": to_json(given)}}
+    return [
+        {"role": "assistant", "content": action.log, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call["id"], "content": str(result)},
+    ]
 
 
 class _Rule(StringEvaluator):
@@ -1130,7 +1246,9 @@ _KINDS: Mapping[str, type[PairwiseStringEvalChain]] = {
     EvaluatorType.PAIRWISE_STRING: PairwiseStringEvalChain,
     EvaluatorType.LABELED_PAIRWISE_STRING: LabeledPairwiseStringEvalChain,
 }
-JUDGES: Mapping[str, tuple[type[QAEvalChain | CriteriaEvalChain | ScoreStringEvalChain], set[str]]] = {
+Judges = QAEvalChain | CriteriaEvalChain | ScoreStringEvalChain | TrajectoryEvalChain
+
+JUDGES: Mapping[str, tuple[type[Judges], set[str]]] = {
     "qa": (QAEvalChain, {"llm_kwargs"}),
     "cot_qa": (CotQAEvalChain, {"llm_kwargs"}),
     "context_qa": (ContextQAEvalChain, {"llm_kwargs"}),
@@ -1138,6 +1256,7 @@ JUDGES: Mapping[str, tuple[type[QAEvalChain | CriteriaEvalChain | ScoreStringEva
     "labeled_criteria": (LabeledCriteriaEvalChain, {"criteria", "llm_kwargs"}),
     "score_string": (ScoreStringEvalChain, {"criteria", "normalize_by", "llm_kwargs"}),
     "labeled_score_string": (LabeledScoreStringEvalChain, {"criteria", "normalize_by", "llm_kwargs"}),
+    "trajectory": (TrajectoryEvalChain, {"agent_tools", "llm_kwargs"}),
 }
 """LangChain's names of evaluators that ask a model, and for each its class and settings."""
 RULES: Mapping[str, tuple[Callable[..., _Evaluator], set[str]]] = {

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -79,6 +79,26 @@ def test_a_model_with_invoke_is_asked_for_text() -> None:
         for other in ("Rating: 9", "That is not correct.", "It is NOT CORRECT", "Y or so", "CORRECT or INCORRECT"):
             with pytest.raises(CallError, match="at the end of the answer"):
                 load_evaluator(name, llm=Invoked(other)).evaluate_strings(**sides)
+
+
+def test_a_trajectory_is_judged_with_its_tools_and_the_reference() -> None:
+    steps = [(SimpleNamespace(tool="tides", tool_input="Ryde", log="I look it up."), "9:30")]
+    given: Any = {"prediction": "Half past nine.", "input": "When?", "agent_trajectory": steps, "reference": "At 9:30."}
+    complete, tool = Complete(5), SimpleNamespace(name="tides", description="The times of a harbour.")
+    judge = load_evaluator("trajectory", llm=complete, agent_tools=[tool])
+    assert judge.evaluate_agent_trajectory(**given) == {"score": 1.0, "reasoning": "Because."}
+    for part in ("I look it up.", "Ryde", "9:30", "Half past nine.", "At 9:30.", "The times of a harbour."):
+        assert part in complete.asked[0], part
+
+    class Both(Invoked):
+        async def ainvoke(self, prompt: Any, **parameters: Any) -> str:
+            return "Poor.\nScore: 1"
+
+    both = load_evaluator("trajectory", llm=Both("Good.\nScore: 4"))
+    assert both.evaluate_agent_trajectory(**given) == {"score": 0.75, "reasoning": "Good."}
+    assert asyncio.run(both.aevaluate_agent_trajectory(**given)) == {"score": 0.0, "reasoning": "Poor."}
+    with pytest.raises(CallError, match="at the end of the answer"):
+        load_evaluator("trajectory", llm=Invoked("Score: 9")).evaluate_agent_trajectory(**given)
 
 
 class Short(StringEvaluator):

@@ -18,7 +18,7 @@ help:
 	@echo "make docs        the documents as a site with a search, in $(SITE)"
 	@echo "make bench       the benchmarks, as ratios"
 	@echo "make bench-peers  the same work in LangSmith, Langfuse, pydantic-evals and here"
-	@echo "make peers       the peers' own tests, run against ours: LANGFUSE=CLONE LANGSMITH=CLONE"
+	@echo "make peers       the peers' own tests, run against ours: LANGFUSE=, LANGSMITH= and LANGCHAIN=CLONE"
 	@echo "make simulate    simulated coverage of intervals and error rates of tests: an hour"
 
 $(INSTALLED): pyproject.toml constraints.txt
@@ -110,8 +110,8 @@ $(PEERS)/.installed: benchmarks/peers.txt constraints.txt
 bench-peers: $(INSTALLED_DEV) $(PEERS)/.installed
 	$(BIN)/python -m benchmarks.peers $(PEERS)/bin/python
 
-# Before a release, with LANGFUSE and LANGSMITH, clones of their repositories: their source distributions have no tests
-# of evaluation.
+# Before a release, with LANGFUSE and LANGSMITH, clones of their repositories, since their source distributions have no
+# tests of evaluation, and LANGCHAIN, the unpacked source distribution of langchain-classic.
 peers: $(INSTALLED_DEV)
 	$(BIN)/python -m benchmarks.peer_suites
 

@@ -386,15 +386,20 @@ def recorded_column(column: str) -> Target:
     return Target(call=call, is_async=False, is_recorded=True)
 
 
-def replayed(outputs: Iterable[OutputRow], experiment: str) -> Target:
-    """Build a target that returns the outputs of another experiment, by example and repetition, and their cost."""
+def replayed(outputs: Iterable[OutputRow], experiment: str, otherwise: Target | None = None) -> Target:
+    """Build a target that returns the outputs of another experiment, by example and repetition, and their cost.
+
+    `otherwise` is asked for those that the experiment lacks; without it they are errors.
+    """
     known = SpilledRows[tuple[str, int], OutputRow]()
     for output in outputs:
         known[output.example_id, output.repetition] = output
 
-    def call(available: Mapping[str, Any]) -> Answer:
+    def call(available: Mapping[str, Any]) -> Any:
         row = known.get((available["example_id"], available["repetition"]))
         if row is None or row.outputs is None:
+            if otherwise is not None:
+                return otherwise.call(available)
             error = row.error if row else None
             raise NoRecordedAnswerError(error or f"{experiment} has no answer for this example and repetition")
         return Answer(
@@ -407,7 +412,7 @@ def replayed(outputs: Iterable[OutputRow], experiment: str) -> Target:
             reused_from=row.run_id,
         )
 
-    return Target(call=call, is_async=False, is_recorded=True)
+    return Target(call=call, is_async=otherwise is not None and otherwise.is_async, is_recorded=otherwise is None)
 
 
 def _reference(available: Mapping[str, Any]) -> Any:

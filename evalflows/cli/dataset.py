@@ -215,24 +215,26 @@ def export(reference: str, path: str, drafts: bool, replace: bool, form: str) ->
 
 
 @dataset.command("ls")
+@click.option("--all", "with_deleted", is_flag=True, help="Also those that were deleted.")
 @FORMAT
 @with_one_line_errors
-def list_(form: str) -> None:
+def list_(with_deleted: bool, form: str) -> None:
     """List the datasets."""
     with store_to_list() as store:
-        found = listed_datasets(store)
+        found = listed_datasets(store, with_deleted=with_deleted)
     if form == "json":
         print_json([{**asdict(row), "splits": row.by_split} for row in found])
         return
     if not found:
         echo(f"no datasets yet: {hints.add_dataset().code} or {hints.run().code} creates one")
         return
-    columns = ("dataset", "snapshot", "examples", "splits", "versions", "source", "since (UTC)")
-    out = table(*columns, headings=2, wrapped=("splits", "source"))
+    columns = ("dataset", "snapshot", "examples", "splits", "versions", "source", "since (UTC)", "deleted (UTC)")
+    out = table(*columns[: 7 + with_deleted], headings=2, wrapped=("splits", "source"))
     for row in found:
         shown = "" if row.splits == "{}" else row.splits
         counts = (str(row.n_examples), shown, str(row.versions))
-        out.add_row(row.name, row.snapshot_id, *counts, row.source, f"{row.since:%Y-%m-%d %H:%M}")
+        times = [f"{time:%Y-%m-%d %H:%M}" if time else "" for time in (row.since, row.deleted)]
+        out.add_row(row.name, row.snapshot_id, *counts, row.source, *times[: 1 + with_deleted])
     console().print(out)
 
 

@@ -10,22 +10,25 @@ import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cache, partial
 from importlib import import_module
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import Any, Literal, NamedTuple, Self, overload
+from typing import Any, Literal, NamedTuple, Self, TypedDict, overload
 
 import numpy as np
 from rapidfuzz.distance import DamerauLevenshtein, Hamming, Indel, Jaro, JaroWinkler, Levenshtein
 
-from evalflows.evaluators import correctness, criteria, exact_match, json_valid, regex, rubric
+from evalflows.evaluators import correctness, exact_match, json_valid, regex, rubric, trajectory
+from evalflows.evaluators import criteria as criteria_judge
 from evalflows.evaluators.fence import fenced
+from evalflows.evaluators.json import read_json
 from evalflows.evaluators.principles import CRITERIA, HARMS, criteria_of
 from evalflows.evaluators.prompt_texts import shipped
-from evalflows.evaluators.score import Judgement, normalise
+from evalflows.evaluators.score import Judgement, Score, normalise
 from evalflows.llm import loop
 from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Caller, Completer, Endpoint
@@ -35,16 +38,23 @@ from evalflows.llm.ledger import Ledger, current
 from evalflows.llm.local import LOCAL_MODEL
 from evalflows.llm.structured_output import read_answer, with_response_format
 from evalflows.specs.connections import ConnectionSpec, RemoteConnection
-from evalflows.specs.errors import InputError, short
+from evalflows.specs.errors import CallError, InputError, short
 from evalflows.specs.placeholders import fill, placeholders
 from evalflows.specs.protocols import Complete, Completion
 from evalflows.specs.reference import is_async
+from evalflows.store.records import to_json
 from evalflows.store.store import Store
 
 __all__ = [
-    "ConstitutionalPrinciple", "Criteria", "EvaluatorType", "LabeledPairwiseStringEvalChain", "PairwiseStringEvalChain",
-    "PairwiseStringEvaluator", "PairwiseStringResultOutputParser", "PromptTemplate", "StringEvaluator",
-    "load_evaluator", "load_evaluators", "resolve_pairwise_criteria",
+    "ConstitutionalPrinciple", "ContextQAEvalChain", "CotQAEvalChain", "Criteria", "CriteriaEvalChain",
+    "CriteriaResultOutputParser", "EmbeddingDistance", "EmbeddingDistanceEvalChain", "EvaluatorType",
+    "ExactMatchStringEvaluator", "JsonEditDistanceEvaluator", "JsonEqualityEvaluator", "JsonSchemaEvaluator",
+    "JsonValidityEvaluator", "LabeledCriteriaEvalChain", "LabeledPairwiseStringEvalChain",
+    "LabeledScoreStringEvalChain", "PairwiseEmbeddingDistanceEvalChain", "PairwiseStringDistanceEvalChain",
+    "PairwiseStringEvalChain", "PairwiseStringEvaluator", "PairwiseStringResultOutputParser", "PromptTemplate",
+    "QAEvalChain", "RegexMatchStringEvaluator", "ScoreStringEvalChain", "ScoreStringResultOutputParser",
+    "StringDistance", "StringDistanceEvalChain", "StringEvaluator", "TrajectoryEval", "TrajectoryEvalChain",
+    "TrajectoryOutputParser", "load_evaluator", "load_evaluators", "resolve_pairwise_criteria",
 ]  # fmt: skip
 
 Request = str | list[Any]
@@ -98,8 +108,6 @@ _LANGCHAIN_VARIABLES = {
 PLAIN, LABELLED = (fill(shipped(name), _LANGCHAIN_VARIABLES) for name in ("pairwise", "pairwise_labelled"))
 """The prompts of `pairwise_preference`, without and with a reference. Besides LangChain's variables they contain
 {verdict}: how to give the verdict."""
-
-Judge = Callable[..., Awaitable[Any]]
 
 _SCALE = (1, 10)
 _DEFAULT_CRITERION = "helpfulness"
@@ -161,8 +169,7 @@ class ByComplete:
 
     def ask(self, request: Request, schema: Schema | None) -> Answer:
         """Ask the model. Raise InputError on the event loop of the model calls, which cannot wait for itself."""
-        if threading.current_thread().name == "evalflows-calls":
-            raise InputError("evaluate_string_pairs: got a call from an async function, wanted aevaluate_string_pairs")
+        _check_can_wait("evaluate_string_pairs")
         answer = self._call(request, schema)
         return _of_completion(loop.run(_await(answer)) if inspect.isawaitable(answer) else answer)
 
@@ -187,13 +194,14 @@ class ByInvoke:
 
     model: Any
     parameters: Mapping[str, Any]
+    is_sync: bool = False  # whether it is invoked in a thread even if it has `ainvoke`
     takes_schema = False
 
     def ask(self, request: Request, schema: Schema | None) -> Answer:
         return _of_message(self.model.invoke(request, **self.parameters))
 
     async def aask(self, request: Request, schema: Schema | None) -> Answer:
-        if hasattr(self.model, "ainvoke"):
+        if hasattr(self.model, "ainvoke") and not self.is_sync:
             return _of_message(await self.model.ainvoke(request, **self.parameters))
         return await asyncio.to_thread(self.ask, request, schema)
 
@@ -253,6 +261,12 @@ def _ledger() -> Ledger:
         return Ledger(Store(empty), "", fresh=True)
 
 
+def _check_can_wait(method: str) -> None:
+    """Raise InputError on the event loop of the model calls, which cannot wait for itself."""
+    if threading.current_thread().name == "evalflows-calls":
+        raise InputError(f"{method}: got a call from an async function, wanted a{method}")
+
+
 async def _await(answer: Any) -> Any:
     return await answer
 
@@ -297,12 +311,16 @@ def edit_distance(first: str, second: str, metric: str = "damerau_levenshtein", 
 def embedding_distance(first: str, second: str, metric: str = "cosine", encoder: Encoder | None = None) -> float:
     """Return the distance of two texts' vectors, which `encoder` or the connection `openai` makes.
 
-    Raise InputError for an unknown metric, ValueError for vectors without a distance, and CallError for an unanswered
-    call.
+    Raise InputError and ValueError as `vector_distance`, and CallError for an unanswered call.
     """
-    if metric not in VECTOR_METRICS:
-        raise InputError(f"embedding distance: metric: got {short(metric)}, wanted one of {', '.join(VECTOR_METRICS)}")
-    vectors = np.asarray((encoder or openai_embedding)([first, second]), dtype=float)
+    _check_metric(metric)
+    return vector_distance((encoder or openai_embedding)([first, second]), metric)
+
+
+def vector_distance(given: Any, metric: str = "cosine") -> float:
+    """Return the distance of two vectors. Raise InputError for an unknown metric, ValueError if they have none."""
+    _check_metric(metric)
+    vectors = np.asarray(given, dtype=float)
     if vectors.ndim != 2 or len(vectors) != 2:
         raise ValueError(f"embedding distance: got vectors of shape {vectors.shape}, wanted two of one length")
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -310,6 +328,11 @@ def embedding_distance(first: str, second: str, metric: str = "cosine", encoder:
     if not np.isfinite(distance):
         raise ValueError(f"embedding distance: got {distance}, wanted vectors of finite numbers, not all zero")
     return distance
+
+
+def _check_metric(metric: str) -> None:
+    if metric not in VECTOR_METRICS:
+        raise InputError(f"embedding distance: metric: got {short(metric)}, wanted one of {', '.join(VECTOR_METRICS)}")
 
 
 def with_principles(criteria: Any) -> Any:
@@ -357,6 +380,9 @@ class Criteria(StrEnum):
     CREATIVITY = "creativity"
     DETAIL = "detail"
 
+
+_SUPPORTED_CRITERIA = CRITERIA
+"""Our questions, under the name by which programs print LangChain's."""
 
 DEFAULT = (Criteria.HELPFULNESS, Criteria.RELEVANCE, Criteria.CORRECTNESS, Criteria.DEPTH)
 
@@ -452,6 +478,7 @@ class EvaluatorType(StrEnum):
     LABELED_PAIRWISE_STRING = "labeled_pairwise_string"
     QA = "qa"
     COT_QA = "cot_qa"
+    CONTEXT_QA = "context_qa"
     CRITERIA = "criteria"
     LABELED_CRITERIA = "labeled_criteria"
     SCORE_STRING = "score_string"
@@ -459,21 +486,51 @@ class EvaluatorType(StrEnum):
     EXACT_MATCH = "exact_match"
     REGEX_MATCH = "regex_match"
     JSON_VALIDITY = "json_validity"
+    JSON_EQUALITY = "json_equality"
+    JSON_EDIT_DISTANCE = "json_edit_distance"
+    JSON_SCHEMA_VALIDATION = "json_schema_validation"
     STRING_DISTANCE = "string_distance"
     EMBEDDING_DISTANCE = "embedding_distance"
+    AGENT_TRAJECTORY = "trajectory"
     PAIRWISE_STRING_DISTANCE = "pairwise_string_distance"
     PAIRWISE_EMBEDDING_DISTANCE = "pairwise_embedding_distance"
 
 
-class PairwiseStringEvaluator(ABC):
-    """Compares two texts. Subclasses define `_evaluate_string_pairs` and optionally `_aevaluate_string_pairs`."""
+class _Evaluator:
+    """What evaluators of one text and of two have in common: the texts that they need, and what their scores mean."""
 
     requires_input: bool = False
     requires_reference: bool = False
+    higher_is_better: bool = True
+    range: tuple[float, float] | None = None
+    _name: str | None = None
 
     @property
     def evaluation_name(self) -> str:
-        return type(self).__name__
+        return self._name or type(self).__name__
+
+    @property
+    def _skip_input_warning(self) -> str:
+        return f"Ignoring input in {type(self).__name__}, as it is not expected."
+
+    @property
+    def _skip_reference_warning(self) -> str:
+        return f"Ignoring reference in {type(self).__name__}, as it is not expected."
+
+    def _check(self, input_text: Any, reference: Any) -> None:
+        """Raise ValueError if a text is required but missing; warn if one is given but not used."""
+        for name, needed, text, unused in (
+            ("an input", self.requires_input, input_text, self._skip_input_warning),
+            ("a reference", self.requires_reference, reference, self._skip_reference_warning),
+        ):
+            if needed and text is None:
+                raise ValueError(f"{type(self).__name__} requires {name} string.")
+            if text is not None and not needed:
+                warnings.warn(unused, stacklevel=3)
+
+
+class PairwiseStringEvaluator(_Evaluator, ABC):
+    """Compares two texts. Subclasses define `_evaluate_string_pairs` and optionally `_aevaluate_string_pairs`."""
 
     def evaluate_string_pairs(
         self,
@@ -515,23 +572,6 @@ class PairwiseStringEvaluator(ABC):
         """Run the sync method in a thread, unless overridden."""
         return await asyncio.to_thread(lambda: self._evaluate_string_pairs(**arguments))
 
-    def _check(self, input_text: str | None, reference: str | None) -> None:
-        _check_required(self, input_text, reference)
-        texts = {"input": (self.requires_input, input_text), "reference": (self.requires_reference, reference)}
-        for name, (is_required, text) in texts.items():
-            if text is not None and not is_required:
-                warnings.warn(f"Ignoring {name} in {self.evaluation_name}, as it is not expected.", stacklevel=3)
-
-
-def _check_required(evaluator: "PairwiseStringEvaluator | StringEvaluator", given: Any, reference: Any) -> None:
-    """Raise ValueError if an input or a reference is required but missing."""
-    for name, is_required, text in (
-        ("an input", evaluator.requires_input, given),
-        ("a reference", evaluator.requires_reference, reference),
-    ):
-        if is_required and text is None:
-            raise ValueError(f"{evaluator.evaluation_name} requires {name} string.")
-
 
 def refuse(where: str, options: Mapping[str, Any]) -> None:
     """Raise InputError for the first unsupported option that is set. Empty and false values count as not set."""
@@ -540,19 +580,11 @@ def refuse(where: str, options: Mapping[str, Any]) -> None:
             raise InputError(f"{where}: {name}: got {short(value)}, wanted it omitted: it is not supported here")
 
 
-@dataclass(frozen=True, kw_only=True)
-class StringEvaluator:
-    """Judges a text: `evaluate_strings` returns {"score", "value", "reasoning"}; None if it does not apply.
+class StringEvaluator(_Evaluator, ABC):
+    """Judges a text: `evaluate_strings` returns {"score"}, of models also {"value", "reasoning"}.
 
-    `evaluation_name` is the metric; `higher_is_better` is false for distances and harms, and `range` bounds its values.
+    Subclasses define `_evaluate_strings` and optionally `_aevaluate_strings`. `evaluation_name` is the metric.
     """
-
-    evaluation_name: str
-    judge: Judge  # of inputs, outputs and reference_outputs, as the evaluators of this project
-    requires_input: bool = False
-    requires_reference: bool = False
-    higher_is_better: bool = True
-    range: tuple[float, float] | None = None
 
     def evaluate_strings(
         self,
@@ -562,13 +594,12 @@ class StringEvaluator:
         input: Any = None,  # noqa: A002
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Judge a text. Raise ValueError if the input or reference is required but missing.
+        """Judge a text.
 
-        Raise InputError on the event loop of the model calls, which cannot wait for itself, and for other arguments.
+        Raise ValueError if the input or the reference is required but missing; warns if it is given but not used.
         """
-        if threading.current_thread().name == "evalflows-calls":
-            raise InputError("evaluate_strings: got a call from an async function, wanted aevaluate_strings")
-        return loop.run(self.aevaluate_strings(prediction=prediction, reference=reference, input=input, **kwargs))
+        self._check(input, reference)
+        return self._evaluate_strings(prediction=prediction, reference=reference, input=input, **kwargs)
 
     async def aevaluate_strings(
         self,
@@ -579,15 +610,101 @@ class StringEvaluator:
         **kwargs: Any,
     ) -> dict[str, Any]:
         """Like `evaluate_strings`, for async callers."""
-        if kwargs:
-            raise InputError(f"evaluate_strings: got {min(kwargs)!r}, wanted only prediction, reference and input")
-        _check_required(self, input, reference)
-        returned = await self.judge(
-            inputs={} if input is None else {"input": input},
-            outputs={"output": prediction},
-            reference_outputs=None if reference is None else {"output": reference},
-        )
-        return _result(normalise(returned, self.evaluation_name)[0])
+        self._check(input, reference)
+        return await self._aevaluate_strings(prediction=prediction, reference=reference, input=input, **kwargs)
+
+    @abstractmethod
+    def _evaluate_strings(self, *, prediction: Any, reference: Any, **others: Any) -> dict[str, Any]: ...
+
+    async def _aevaluate_strings(self, **arguments: Any) -> dict[str, Any]:
+        """Run the sync method in a thread, unless overridden."""
+        return await asyncio.to_thread(lambda: self._evaluate_strings(**arguments))
+
+
+class CriteriaResultOutputParser:
+    """Parses the verdict Y or N at the end of a text, or in a first line of its own."""
+
+    def parse(self, text: str) -> dict[str, Any]:
+        """Return the verdict, with the rest of the text as the reasoning. Raise ValueError if there is none."""
+        found = re.search(r"\b([YN])\W*$", text) or re.match(r"\s*([YN])[ \t]*\n", text)
+        if found is None:
+            raise ValueError(f"llm: got {short(text)}, wanted Y or N at the end of its answer")
+        reasoning = (text[: found.start()] + text[found.end() :]).strip()
+        return {"reasoning": reasoning, "value": found[1], "score": int(found[1] == "Y")}
+
+
+class ScoreStringResultOutputParser:
+    """Parses a rating `[[7]]`."""
+
+    def parse(self, text: str) -> dict[str, Any]:
+        """Return the last rating, with the whole text as the reasoning. Raise ValueError without one from 1 to 10."""
+        found = re.findall(r"\[\[(\d+)\]\]", text)
+        if not found or not _SCALE[0] <= int(found[-1]) <= _SCALE[1]:
+            wanted = f"with the verdict between {_SCALE[0]} and {_SCALE[1]}"
+            raise ValueError(f"Output must contain a double bracketed string {wanted}: got {short(text)}")
+        return {"reasoning": text, "score": int(found[-1])}
+
+
+def _parse_string_eval_output(text: str) -> dict[str, Any]:
+    """Return the grade CORRECT or INCORRECT of a text, which its first or last word may be too. Raise ValueError."""
+    first_or_last = r"^\s*((?:IN)?CORRECT)\b|(?<!NOT )\b((?:IN)?CORRECT)\W*$"
+    found = re.findall(r"(?i)grade:\s*((?:in)?correct)\b", text) or map("".join, re.findall(first_or_last, text))
+    if len(grades := {grade.upper() for grade in found}) != 1:
+        raise ValueError(f"llm: got {short(text)}, wanted GRADE: CORRECT or GRADE: INCORRECT")
+    (grade,) = grades
+    return {"reasoning": text.strip(), "value": grade, "score": int(grade == "CORRECT")}
+
+
+class _Judge(StringEvaluator):
+    """A judge of this project; the answer of an object with `invoke` may also be as LangChain's parser reads it."""
+
+    requires_input = True
+    parse: Callable[[str], dict[str, Any]]
+
+    def __init__(self, name: str, model: ByComplete | ByInvoke, ask: Callable[..., Awaitable[Any]]) -> None:
+        """Judge by `ask`: of `complete`, inputs, outputs and reference_outputs, as the evaluators of this project."""
+        self._name, self._model, self._ask = name, model, ask
+
+    def _evaluate_strings(self, **arguments: Any) -> dict[str, Any]:
+        """Raise InputError on the event loop of the model calls, which cannot wait for itself."""
+        _check_can_wait("evaluate_strings")
+        return loop.run(self._result_by(_in_a_thread(self._model), **arguments))
+
+    async def _aevaluate_strings(self, **arguments: Any) -> dict[str, Any]:
+        return await self._result_by(self._model, **arguments)
+
+    async def _result_by(self, model: ByComplete | ByInvoke, **arguments: Any) -> dict[str, Any]:
+        prediction, reference, asked = (arguments.pop(name, None) for name in ("prediction", "reference", "input"))
+        refuse("evaluate_strings", arguments)
+        sides = {
+            "inputs": {} if asked is None else {"input": asked},
+            "outputs": {"output": prediction},
+            "reference_outputs": {"output": reference} if self.requires_reference else None,
+        }
+        judgement = await _judged(self._ask, model, type(self).parse, **sides)
+        return judgement if isinstance(judgement, dict) else _result(judgement)
+
+
+def _in_a_thread(model: ByComplete | ByInvoke) -> ByComplete | ByInvoke:
+    """Return the model, whose sync method is called if it has two: a sync caller's model need not have both alike."""
+    return replace(model, is_sync=True) if isinstance(model, ByInvoke) else model
+
+
+async def _judged(
+    ask: Callable[..., Awaitable[Any]],
+    model: ByComplete | ByInvoke,
+    parse: Callable[[str], Mapping[str, Any]],
+    **sides: Any,
+) -> Judgement | dict[str, Any]:
+    """Return what a judge of this project says, or what LangChain's parser reads in an answer of another form."""
+    heard = list[str]()
+    try:
+        return normalise(await ask(complete=completing(model, heard.append), **sides), "judge")[0]
+    except CallError as error:
+        if error.kind == "bad_answer" and heard:
+            with suppress(ValueError):
+                return dict(parse(heard[-1]))
+        raise
 
 
 def _result(judgement: Judgement) -> dict[str, Any]:
@@ -597,130 +714,381 @@ def _result(judgement: Judgement) -> dict[str, Any]:
     return {"reasoning": judgement.comment, "value": spelled, "score": whole}
 
 
-def _qa(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
-    complete = completing(model_of(llm, settings.get("llm_kwargs")))
+class QAEvalChain(_Judge):
+    """Whether a text is right, given a reference: by `correctness`."""
 
-    async def judge(**sides: Any) -> Any:
-        return await correctness(complete=complete, **sides)
+    requires_reference = True
+    parse = staticmethod(_parse_string_eval_output)
 
-    return StringEvaluator(evaluation_name="correctness", judge=judge, requires_input=True, requires_reference=True)
-
-
-def _criteria(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
-    labelled, chosen = kind.startswith("labeled"), with_principles(settings.get("criteria") or _DEFAULT_CRITERION)
-    ours = str(chosen) if isinstance(chosen, str) else chosen
-    criteria_of(ours)  # raises ValueError before anything is asked
-    complete = completing(model_of(llm, settings.get("llm_kwargs")))
-    name = _name_of(chosen)
-
-    async def judge(**sides: Any) -> Any:
-        own = sides if labelled else sides | {"reference_outputs": None}
-        return await criteria(metadata=None, complete=complete, criteria=ours, labelled=labelled, **own)
-
-    return StringEvaluator(
-        evaluation_name=name,
-        judge=judge,
-        requires_input=True,
-        requires_reference=labelled,
-        higher_is_better=name not in HARMS,
-    )
+    @classmethod
+    def from_llm(cls, llm: Any = None, *, llm_kwargs: dict[str, Any] | None = None, **options: Any) -> Self:
+        refuse("load_evaluator", options)
+        return cls("correctness", model_of(llm, llm_kwargs), correctness)
 
 
-def _score(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
-    labelled, chosen = kind.startswith("labeled"), with_principles(settings.get("criteria") or _DEFAULT_CRITERION)
-    complete, divisor = completing(model_of(llm, settings.get("llm_kwargs"))), settings.get("normalize_by")
-    by_criteria = lines(resolve_pairwise_criteria(chosen))
-
-    async def judge(**sides: Any) -> Any:
-        own = sides if labelled else sides | {"reference_outputs": None}
-        scores = await rubric(metadata=None, complete=complete, rubric=by_criteria, scale=_SCALE, **own)
-        first = normalise(scores, "score_string")[0]
-        value = first.value if divisor is None or first.value is None else first.value / divisor
-        return {"score": value, "comment": first.comment}
-
-    name = "score_string" if settings.get("criteria") is None else f"score_string:{_name_of(chosen)}"
-    return StringEvaluator(evaluation_name=name, judge=judge, requires_input=True, requires_reference=labelled)
+class CotQAEvalChain(QAEvalChain):
+    """`QAEvalChain`, which always asks for the reasoning first."""
 
 
-def _rule(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator:
-    async def judge(inputs: Any, outputs: Any, reference_outputs: Any) -> Any:
-        if kind == "json_validity":
-            return json_valid(outputs)
-        if kind == "regex_match":
-            return regex(outputs, pattern=str(reference_outputs["output"]))
-        return exact_match(outputs, reference_outputs, ignore_case=bool(settings.get("ignore_case")), strip=False)
-
-    return StringEvaluator(evaluation_name=kind, judge=judge, requires_reference=kind != "json_validity")
+class ContextQAEvalChain(QAEvalChain):
+    """`QAEvalChain` whose reference is the context that the answer should follow from."""
 
 
-class PairwiseDistance(PairwiseStringEvaluator):
-    """How far two texts are from each other: `{"score": distance}`, 0 for equal texts. Neither is the better one."""
+class CriteriaEvalChain(_Judge):
+    """Whether a text meets criteria: 1 for yes, also for a harm."""
 
-    def __init__(self, name: str, distance: Callable[[str, str], float]) -> None:
-        self._name, self._distance = name, distance
+    parse = staticmethod(CriteriaResultOutputParser().parse)
 
-    @property
-    def evaluation_name(self) -> str:
-        return self._name
+    @classmethod
+    def from_llm(
+        cls, llm: Any = None, *, criteria: Any = None, llm_kwargs: dict[str, Any] | None = None, **options: Any
+    ) -> Self:
+        refuse("load_evaluator", options)
+        chosen = with_principles(criteria or _DEFAULT_CRITERION)
+        ours = str(chosen) if isinstance(chosen, str) else chosen
+        criteria_of(ours)  # raises ValueError before anything is asked
+        ask = partial(criteria_judge, metadata=None, criteria=ours, labelled=cls.requires_reference)
+        made = cls(_name_of(chosen), model_of(llm, llm_kwargs), ask)
+        made.higher_is_better = made.evaluation_name not in HARMS
+        return made
+
+    @staticmethod
+    def resolve_criteria(criteria: Any = None) -> dict[str, str]:
+        return resolve_pairwise_criteria(criteria or _DEFAULT_CRITERION)
+
+
+class LabeledCriteriaEvalChain(CriteriaEvalChain):
+    """`CriteriaEvalChain` with a correct reference."""
+
+    requires_reference = True
+
+
+class ScoreStringEvalChain(_Judge):
+    """How well a text meets criteria, from 1 to 10: by `rubric`."""
+
+    parse = staticmethod(ScoreStringResultOutputParser().parse)
+    _divisor: float = 1
+
+    @classmethod
+    def from_llm(
+        cls,
+        llm: Any = None,
+        *,
+        criteria: Any = None,
+        normalize_by: float | None = None,
+        llm_kwargs: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Self:
+        refuse("load_evaluator", options)
+        chosen = with_principles(criteria or _DEFAULT_CRITERION)
+        by_criteria = lines(resolve_pairwise_criteria(chosen))
+        name = "score_string" if criteria is None else f"score_string:{_name_of(chosen)}"
+        made = cls(name, model_of(llm, llm_kwargs), partial(rubric, metadata=None, rubric=by_criteria, scale=_SCALE))
+        made._divisor = normalize_by or 1
+        return made
+
+    async def _result_by(self, model: ByComplete | ByInvoke, **arguments: Any) -> dict[str, Any]:
+        result = await super()._result_by(model, **arguments)
+        score = result["score"] / self._divisor if self._divisor != 1 else result["score"]
+        return result | {"value": score, "score": score}
+
+
+class LabeledScoreStringEvalChain(ScoreStringEvalChain):
+    """`ScoreStringEvalChain` with a correct reference."""
+
+    requires_reference = True
+
+
+class TrajectoryEval(TypedDict):
+    """How well an agent proceeded."""
+
+    score: float
+    reasoning: str
+
+
+class TrajectoryOutputParser:
+    """Parses a line `Score: 4` at the end of a text."""
+
+    def parse(self, text: str) -> TrajectoryEval:
+        """Return the score from 1 to 5 as a share. Raise OutputParserException, a ValueError, if there is none."""
+        found = re.search(r"\bScore:\s*([1-5])\s*$", text)
+        if found is None:
+            raise _parser_error()(f"llm: got {short(text)}, wanted a line Score: 1 to 5 at the end of its answer")
+        return TrajectoryEval(score=(int(found[1]) - 1) / 4, reasoning=text[: found.start()].strip())
+
+
+def _parser_error() -> type[ValueError]:
+    try:
+        from langchain_core.exceptions import OutputParserException  # late: LangChain need not be installed
+    except ImportError:
+        return ValueError
+    return OutputParserException
+
+
+class TrajectoryEvalChain(_Evaluator):
+    """How well an agent proceeded, from 0 to 1: by `trajectory`, which sees its steps and what its tools returned."""
+
+    range = SHARE
+
+    def __init__(self, model: ByComplete | ByInvoke, tools: Sequence[Any]) -> None:
+        self._model, self._tools = model, [{"name": tool.name, "description": tool.description} for tool in tools]
+
+    @classmethod
+    def from_llm(
+        cls, llm: Any = None, agent_tools: Sequence[Any] | None = None, llm_kwargs: Any = None, **options: Any
+    ) -> Self:
+        refuse("load_evaluator", options)
+        return cls(model_of(llm, llm_kwargs), agent_tools or ())
+
+    def __call__(self, given: Mapping[str, Any]) -> TrajectoryEval:
+        """Judge `{"question", "answer", "agent_trajectory"}`, with a `reference` if there is one."""
+        return self.evaluate_agent_trajectory(
+            prediction=given["answer"],
+            input=given["question"],
+            agent_trajectory=given["agent_trajectory"],
+            reference=given.get("reference"),
+        )
+
+    def evaluate_agent_trajectory(self, **arguments: Any) -> TrajectoryEval:
+        """Judge an answer and the steps before it: pairs of an action (`tool`, `tool_input`, `log`) and its result.
+
+        Args:
+            arguments: prediction, input, agent_trajectory, and a reference if there is one.
+
+        Raise InputError on the event loop of the model calls, which cannot wait for itself.
+        """
+        _check_can_wait("evaluate_agent_trajectory")
+        return loop.run(self._result_by(_in_a_thread(self._model), **arguments))
+
+    async def aevaluate_agent_trajectory(self, **arguments: Any) -> TrajectoryEval:
+        """Like `evaluate_agent_trajectory`, for async callers."""
+        return await self._result_by(self._model, **arguments)
+
+    async def _result_by(
+        self,
+        model: ByComplete | ByInvoke,
+        *,
+        prediction: str,
+        input: str,  # noqa: A002
+        agent_trajectory: Sequence[tuple[Any, Any]],
+        reference: str | None = None,
+        **options: Any,
+    ) -> TrajectoryEval:
+        refuse("evaluate_agent_trajectory", options)
+        messages = [message for number, step in enumerate(agent_trajectory) for message in _messages_of(number, *step)]
+        sides = {
+            "inputs": {"input": input} | ({"tools": self._tools} if self._tools else {}),
+            "outputs": {"messages": [*messages, {"role": "assistant", "content": prediction}]},
+            "reference_outputs": None if reference is None else {"output": reference},
+        }
+        judgement = await _judged(partial(trajectory, metadata=None), model, TrajectoryOutputParser().parse, **sides)
+        if isinstance(judgement, dict):
+            return TrajectoryEval(score=judgement["score"], reasoning=judgement["reasoning"])
+        return TrajectoryEval(score=((judgement.value or 1) - 1) / 4, reasoning=judgement.comment or "")
+
+
+def _messages_of(number: int, action: Any, result: Any) -> list[dict[str, Any]]:
+    given = action.tool_input if isinstance(action.tool_input, Mapping) else {"input": action.tool_input}
+    call = {"id": f"step-{number}", "type": "function", "function": {"name": action.tool, "arguments": to_json(given)}}
+    return [
+        {"role": "assistant", "content": action.log, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": call["id"], "content": str(result)},
+    ]
+
+
+class _Rule(StringEvaluator):
+    """A rule: `_score` judges a text, with the reference if it needs one."""
+
+    def _evaluate_strings(
+        self,
+        *,
+        prediction: Any,
+        reference: Any = None,
+        input: Any = None,  # noqa: A002
+        **options: Any,
+    ) -> dict[str, Any]:
+        refuse("evaluate_strings", options)
+        return self._score(prediction, reference)
+
+    @abstractmethod
+    def _score(self, prediction: Any, reference: Any) -> dict[str, Any]: ...
+
+
+class ExactMatchStringEvaluator(_Rule):
+    """Whether a text equals the reference."""
+
+    _name, requires_reference = "exact_match", True
+
+    def __init__(self, *, ignore_case: bool = False) -> None:
+        self.ignore_case = ignore_case
+
+    def _score(self, prediction: Any, reference: Any) -> dict[str, Any]:
+        sides = {"output": prediction}, {"output": reference}
+        return {"score": int(bool(exact_match(*sides, ignore_case=self.ignore_case, strip=False)))}
+
+
+class RegexMatchStringEvaluator(_Rule):
+    """Whether the reference, a pattern, occurs in a text."""
+
+    _name, requires_reference = "regex_match", True
+
+    def __init__(self, *, flags: int = 0) -> None:
+        letters = {re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL: "s", re.VERBOSE: "x", re.ASCII: "a"}
+        self._prefix = "".join(f"(?{letter})" for flag, letter in letters.items() if flags & flag)
+
+    def _score(self, prediction: Any, reference: Any) -> dict[str, Any]:
+        return {"score": int(regex({"output": prediction}, pattern=f"{self._prefix}{reference}"))}
+
+
+class JsonValidityEvaluator(_Rule):
+    """Whether a text is JSON."""
+
+    _name = "json_validity"
+
+    def _score(self, prediction: Any, reference: Any) -> dict[str, Any]:
+        return _of_rule(json_valid({"output": prediction}), int)
+
+
+class JsonSchemaEvaluator(_Rule):
+    """Whether a text is JSON that fits the reference, a schema."""
+
+    _name, requires_reference = "json_schema_validation", True
+
+    def _score(self, prediction: Any, reference: Any) -> dict[str, Any]:
+        schema = read_json(reference) if isinstance(reference, str) else reference
+        return _of_rule(json_valid({"output": prediction}, schema=schema), bool)
+
+
+def _of_rule(score: Score, kind: Callable[[Any], Any]) -> dict[str, Any]:
+    return {"score": kind(score.value)} | ({"reasoning": score.comment} if score.comment else {})
+
+
+class _JsonEvaluator(_Rule):
+    requires_reference = True
+
+    def _parse_json(self, text: Any) -> Any:
+        """Return the value of a text. Raise ValueError if it is not JSON."""
+        return read_json(text, fenced=True) if isinstance(text, str) else text
+
+
+class JsonEqualityEvaluator(_JsonEvaluator):
+    """Whether two values in JSON are equal, or `operator` holds for them; the items of a list may have any order."""
+
+    _name = "json_equality"
+
+    def __init__(self, operator: Callable[[Any, Any], bool] | None = None) -> None:
+        self._operator = operator
+
+    def _score(self, prediction: Any, reference: Any) -> dict[str, Any]:
+        one, other = self._parse_json(prediction), self._parse_json(reference)
+        if self._operator is not None:
+            return {"score": self._operator(one, other)}
+        one, other = (sorted(map(to_json, each)) if isinstance(each, list) else to_json(each) for each in (one, other))
+        return {"score": one == other}
+
+
+class JsonEditDistanceEvaluator(_JsonEvaluator):
+    """The edit distance of two values as JSON, as a share from 0 (equal) to 1."""
+
+    _name, higher_is_better, range = "json_edit_distance", False, SHARE
+
+    def __init__(self, string_distance: Callable[[str, str], float] | None = None) -> None:
+        self._distance = string_distance or edit_distance
+
+    def _score(self, prediction: Any, reference: Any) -> dict[str, Any]:
+        return {"score": self._distance(*(to_json(self._parse_json(text)) for text in (prediction, reference)))}
+
+
+class StringDistance(StrEnum):
+    """How the distance of two texts is measured."""
+
+    DAMERAU_LEVENSHTEIN = "damerau_levenshtein"
+    LEVENSHTEIN = "levenshtein"
+    JARO = "jaro"
+    JARO_WINKLER = "jaro_winkler"
+    HAMMING = "hamming"
+    INDEL = "indel"
+
+
+class EmbeddingDistance(StrEnum):
+    """How the distance of two vectors is measured."""
+
+    COSINE = "cosine"
+    EUCLIDEAN = "euclidean"
+    MANHATTAN = "manhattan"
+    CHEBYSHEV = "chebyshev"
+    HAMMING = "hamming"
+
+
+class _Edits:
+    def __init__(self, *, distance: str | None = None, normalize_score: bool = True) -> None:
+        self.distance, self.normalize_score = distance or StringDistance.JARO_WINKLER, normalize_score
+        self.range = SHARE if normalize_score else None
+
+    def _between(self, first: str, second: str) -> float:
+        return edit_distance(first, second, _value_of(self.distance), normalised=self.normalize_score)
+
+
+class _Vectors:
+    def __init__(self, *, distance_metric: str | None = None, embeddings: Any = None) -> None:
+        self.distance_metric, self.embeddings = distance_metric or EmbeddingDistance.COSINE, embeddings
+
+    def _compute_score(self, vectors: Any) -> float:
+        return vector_distance(vectors, _value_of(self.distance_metric))
+
+    def _between(self, first: str, second: str) -> float:
+        embed = openai_embedding if self.embeddings is None else self.embeddings.embed_documents
+        return self._compute_score(embed([first, second]))
+
+
+def _value_of(metric: str) -> str:
+    """Return a metric's name, also of a member of LangChain's own enumeration."""
+    return str(getattr(metric, "value", metric))
+
+
+class _FromReference(_Rule):
+    requires_reference, higher_is_better = True, False
+    _between: Callable[[str, str], float]
+
+    def _score(self, prediction: Any, reference: Any) -> dict[str, Any]:
+        return {"score": self._between(str(prediction), str(reference))}
+
+
+class _BetweenTwo(PairwiseStringEvaluator):
+    _between: Callable[[str, str], float]
 
     def _evaluate_string_pairs(self, **arguments: Any) -> dict[str, Any]:
-        return {"score": self._distance(arguments["prediction"], arguments["prediction_b"])}
+        return {"score": self._between(arguments["prediction"], arguments["prediction_b"])}
 
 
-def _distance(
-    kind: str, distance: Callable[[str, str], float], bounds: tuple[float, float] | None
-) -> StringEvaluator | PairwiseDistance:
-    """Return the evaluator of a distance: between two texts if its name says pairwise, else from the reference."""
-    if kind.startswith("pairwise_"):
-        return PairwiseDistance(kind, distance)
+class StringDistanceEvalChain(_Edits, _FromReference):
+    """How far a text is from the reference, by edits."""
 
-    async def judge(inputs: Any, outputs: Any, reference_outputs: Any) -> Any:
-        # In a thread: the default encoder waits for the loop of the calls, on which this may run.
-        return await asyncio.to_thread(distance, str(outputs["output"]), str(reference_outputs["output"]))
-
-    return StringEvaluator(
-        evaluation_name=kind, judge=judge, requires_reference=True, higher_is_better=False, range=bounds
-    )
+    _name = "string_distance"
 
 
-def _edit_distance(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator | PairwiseDistance:
-    metric, normalised = settings.get("distance") or "jaro_winkler", settings.get("normalize_score", True)
-    distance = partial(edit_distance, metric=str(getattr(metric, "value", metric)), normalised=normalised)
-    return _distance(kind, distance, SHARE if normalised else None)
+class PairwiseStringDistanceEvalChain(_Edits, _BetweenTwo):
+    """How far two texts are from each other, by edits. Neither is the better one."""
+
+    _name = "pairwise_string_distance"
 
 
-def _embedding_distance(kind: str, llm: Any, settings: Mapping[str, Any]) -> StringEvaluator | PairwiseDistance:
-    metric, model = settings.get("distance_metric") or "cosine", settings.get("embeddings")
-    encoder = None if model is None else model.embed_documents
-    return _distance(
-        kind, partial(embedding_distance, metric=str(getattr(metric, "value", metric)), encoder=encoder), None
-    )
+class EmbeddingDistanceEvalChain(_Vectors, _FromReference):
+    """How far a text's vector is from the reference's."""
+
+    _name = "embedding_distance"
 
 
-Build = Callable[[str, Any, Mapping[str, Any]], StringEvaluator | PairwiseDistance]
+class PairwiseEmbeddingDistanceEvalChain(_Vectors, _BetweenTwo):
+    """How far the vectors of two texts are from each other. Neither is the better one."""
 
-KINDS: Mapping[str, tuple[Build, set[str]]] = {
-    "qa": (_qa, {"llm_kwargs"}),
-    "cot_qa": (_qa, {"llm_kwargs"}),
-    "criteria": (_criteria, {"criteria", "llm_kwargs"}),
-    "labeled_criteria": (_criteria, {"criteria", "llm_kwargs"}),
-    "score_string": (_score, {"criteria", "normalize_by", "llm_kwargs"}),
-    "labeled_score_string": (_score, {"criteria", "normalize_by", "llm_kwargs"}),
-    "exact_match": (_rule, {"ignore_case"}),
-    "regex_match": (_rule, set()),
-    "json_validity": (_rule, set()),
-    "string_distance": (_edit_distance, {"distance", "normalize_score"}),
-    "embedding_distance": (_embedding_distance, {"distance_metric", "embeddings"}),
-    "pairwise_string_distance": (_edit_distance, {"distance", "normalize_score"}),
-    "pairwise_embedding_distance": (_embedding_distance, {"distance_metric", "embeddings"}),
-}
-"""LangChain's names, and for each the function that builds the evaluator, and its settings."""
+    _name = "pairwise_embedding_distance"
 
 
-def completing(model: ByComplete | ByInvoke) -> Complete:
+def completing(model: ByComplete | ByInvoke, hear: Callable[[str], object]) -> Complete:
     """Return `complete` of a model, as the evaluators of this project call it.
 
-    A model with `invoke` is asked for tagged text, from which the fields are read.
+    A model with `invoke` is asked for tagged text, from which the fields are read; `hear` gets each text.
     """
 
     async def complete(messages: Any, *, schema: Any = None, **parameters: Any) -> Completion:
@@ -729,9 +1097,9 @@ def completing(model: ByComplete | ByInvoke) -> Complete:
             return Completion(text=answer.text, parsed=answer.fields, model="", call_id="")
         body = with_response_format({"messages": [{"role": "user", "content": messages}]}, schema, "text")
         answer = await model.aask("\n\n".join(str(message["content"]) for message in body["messages"]), None)
-        return Completion(
-            text=answer.text, parsed=read_answer({"content": answer.text}, schema, "text", None), model="", call_id=""
-        )
+        hear(answer.text)
+        fields = read_answer({"content": answer.text}, schema, "text", None)
+        return Completion(text=answer.text, parsed=fields, model="", call_id="")
 
     return complete
 
@@ -878,6 +1246,32 @@ _KINDS: Mapping[str, type[PairwiseStringEvalChain]] = {
     EvaluatorType.PAIRWISE_STRING: PairwiseStringEvalChain,
     EvaluatorType.LABELED_PAIRWISE_STRING: LabeledPairwiseStringEvalChain,
 }
+Judges = QAEvalChain | CriteriaEvalChain | ScoreStringEvalChain | TrajectoryEvalChain
+
+JUDGES: Mapping[str, tuple[type[Judges], set[str]]] = {
+    "qa": (QAEvalChain, {"llm_kwargs"}),
+    "cot_qa": (CotQAEvalChain, {"llm_kwargs"}),
+    "context_qa": (ContextQAEvalChain, {"llm_kwargs"}),
+    "criteria": (CriteriaEvalChain, {"criteria", "llm_kwargs"}),
+    "labeled_criteria": (LabeledCriteriaEvalChain, {"criteria", "llm_kwargs"}),
+    "score_string": (ScoreStringEvalChain, {"criteria", "normalize_by", "llm_kwargs"}),
+    "labeled_score_string": (LabeledScoreStringEvalChain, {"criteria", "normalize_by", "llm_kwargs"}),
+    "trajectory": (TrajectoryEvalChain, {"agent_tools", "llm_kwargs"}),
+}
+"""LangChain's names of evaluators that ask a model, and for each its class and settings."""
+RULES: Mapping[str, tuple[Callable[..., _Evaluator], set[str]]] = {
+    "exact_match": (ExactMatchStringEvaluator, {"ignore_case"}),
+    "regex_match": (RegexMatchStringEvaluator, {"flags"}),
+    "json_validity": (JsonValidityEvaluator, set()),
+    "json_equality": (JsonEqualityEvaluator, {"operator"}),
+    "json_edit_distance": (JsonEditDistanceEvaluator, {"string_distance"}),
+    "json_schema_validation": (JsonSchemaEvaluator, set()),
+    "string_distance": (StringDistanceEvalChain, {"distance", "normalize_score"}),
+    "embedding_distance": (EmbeddingDistanceEvalChain, {"distance_metric", "embeddings"}),
+    "pairwise_string_distance": (PairwiseStringDistanceEvalChain, {"distance", "normalize_score"}),
+    "pairwise_embedding_distance": (PairwiseEmbeddingDistanceEvalChain, {"distance_metric", "embeddings"}),
+}
+"""The same of those that ask none."""
 
 
 @overload
@@ -900,14 +1294,19 @@ def load_evaluator(evaluator: EvaluatorType | str, *, llm: Any = None, **setting
 
     Raise InputError for any other evaluator or an unusable model, ValueError for an invalid prompt or criteria.
     """
-    if isinstance(evaluator, str) and evaluator in KINDS:
-        build, known = KINDS[evaluator]
-        if unknown := {name for name, value in settings.items() if value is not None} - known:
+    if not isinstance(evaluator, str) or evaluator not in {*_KINDS, *JUDGES, *RULES}:
+        names = ", ".join([*_KINDS, *JUDGES, *RULES])
+        raise InputError(f"load_evaluator: got {short(evaluator)}, wanted one of {names}")
+    given = {name: value for name, value in settings.items() if value is not None}
+    if evaluator not in _KINDS:
+        known = (JUDGES.get(evaluator) or RULES[evaluator])[1]
+        if unknown := given.keys() - known:
             wanted = f"only {', '.join(sorted(known))}" if known else "no settings"
             raise InputError(f"load_evaluator: {evaluator!s}: got {min(unknown)!r}, wanted {wanted}")
-        return build(str(evaluator), llm, settings)
-    if not isinstance(evaluator, str) or evaluator not in _KINDS:
-        raise InputError(f"load_evaluator: got {short(evaluator)}, wanted one of {', '.join([*_KINDS, *KINDS])}")
+    if evaluator in JUDGES:
+        return JUDGES[evaluator][0].from_llm(llm, **given)
+    if evaluator in RULES:
+        return RULES[evaluator][0](**given)
     return _KINDS[evaluator].from_llm(llm, **settings)
 
 

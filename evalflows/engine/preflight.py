@@ -21,7 +21,7 @@ from evalflows.engine.quick_processes import check_quick
 from evalflows.engine.running import draw
 from evalflows.engine.secret_blocks import key_for
 from evalflows.engine.spec_evaluators import PreparedEvaluator, is_ours
-from evalflows.engine.spec_targets import make_target
+from evalflows.engine.spec_targets import make_target, target_version
 from evalflows.engine.views import RequestedInputs, example_view
 from evalflows.evaluators.binding import Bound
 from evalflows.evaluators.declarations import CHECK
@@ -60,6 +60,7 @@ from evalflows.specs.target import (
 )
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.specs.watch import MEASURED, TRACES
+from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.shared_examples import check_slices, has_value
 from evalflows.store.queries.traces import condition
 from evalflows.store.records import CallRow, ExampleRow, from_json
@@ -322,6 +323,12 @@ def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[E
             check_tools(target, {"inputs": inputs, "metadata": from_json(example.metadata) or {}}, where)
     if isinstance(inner := asked(target), ChatTarget):
         _check_parameters(f"target {target.name!r}", inner, spec)
+    if isinstance(target, HttpTarget | PythonTarget) and target.answers_of is not None:
+        (identity,) = find_experiments(store, target.answers_of)
+        (before,) = store.read("experiments", identity)
+        if before.target_version != target_version(target, spec.connections):
+            got = f"answers_of: {identity} asked another version of {before.target!r}"
+            raise InputError(f"target {target.name!r}: {got}, wanted the same code and settings, or no answers_of")
     if isinstance(target, HttpTarget):
         for example in examples:
             check_body(target, _inputs(example.example_id, example.inputs), f"example {example.example_id!r}")

@@ -44,7 +44,9 @@ from evalflows.targets import (
     replayed,
 )
 
-NOT_IN_VERSION = {"name", "factors", "function", "path", "version", "version_url", "version_header", "usage", "mode"}
+NOT_IN_VERSION = {
+    *("name", "factors", "function", "path", "version", "version_url", "version_header", "usage", "mode", "answers_of")
+}
 """Fields of a target that do not change its answers, or whose content counts instead."""
 
 
@@ -54,15 +56,20 @@ def make_target(spec: TargetSpec, completes: Completes, examples: Sequence[Examp
         case ChatTarget():
             return chat_with_attachments(spec.as_sent, completes(spec.connection))
         case PythonTarget():
-            return _opening(python(load(spec.function), fields_of_all(examples), spec.timeout_s), store)
+            made = python(load(spec.function), fields_of_all(examples), spec.timeout_s)
+            return _with_answers_of(spec.answers_of, _opening(made, store), store)
         case ConversationTarget():
             from evalflows.engine.dialogue import conversation  # late: it loads judges
 
             return conversation(spec, completes, posts_of, fields_of_all(examples))
         case HttpTarget():
-            return _opening(http(spec, posts_of(spec)), store)
+            return _with_answers_of(spec.answers_of, _opening(http(spec, posts_of(spec)), store), store)
         case RecordedTarget():
             return recording_of(spec, store)
+
+
+def _with_answers_of(experiment: str | None, target: Target, store: Store) -> Target:
+    return target if experiment is None else _replayed(experiment, store, target)
 
 
 def _opening(target: Target, store: Store) -> Target:
@@ -101,11 +108,15 @@ def recording_of(spec: RecordedTarget, store: Store) -> Target:
     if spec.column is not None:
         return recorded_column(spec.column)
     if spec.experiment is not None:
-        (identity,) = find_experiments(store, spec.experiment)
-        outputs = (row for row in store.rows("outputs", identity) if not is_erased(row.outputs))
-        return replayed(outputs, f"experiment {identity}")
+        return _replayed(spec.experiment, store)
     where = spec.path or ""
     return recorded(_answers(spec, where), where)
+
+
+def _replayed(experiment: str, store: Store, otherwise: Target | None = None) -> Target:
+    (identity,) = find_experiments(store, experiment)
+    outputs = (row for row in store.rows("outputs", identity) if not is_erased(row.outputs))
+    return replayed(outputs, f"experiment {identity}", otherwise)
 
 
 def _answers(spec: RecordedTarget, where: str) -> Numbered:

@@ -31,6 +31,9 @@ CASE = pytest.StashKey[Any]()
 REPORTED = "evalflows_case"
 """The attribute of a test's report that brings its case from a worker of xdist to the process that writes."""
 
+OUTPUT = "langsmith_output"
+"""The option `--langsmith-output`: with it, each test is listed with its result."""
+
 KNOWN = ("id", "output_keys", "client", "test_suite_name", "metadata", "experiment_metadata", "split")
 REFUSED = {
     "repetitions": "parametrize the test, or use evaluate with num_repetitions",
@@ -55,12 +58,15 @@ class Marked:
         self._theirs = theirs is not None and config.pluginmanager.is_registered(theirs)
         self._cases: list[Case] = []
         self._lines: list[str] = []
+        self._with_tests = bool(config.getoption(OUTPUT, False))
+        self._has_ours = False
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Take the marked tests, and hide their mark from LangSmith's plugin."""
         marked = [(item, mark) for item in items if (mark := item.get_closest_marker(MARK)) is not None]
         ours = [(item, mark) for item, mark in marked if not self._theirs or _imports_the_door(item)]
+        self._has_ours = bool(ours)
         for item, mark in ours:
             item.stash[SETTINGS] = _checked(item, mark.kwargs)
         for item, _ in ours if self._theirs else ():
@@ -103,6 +109,13 @@ class Marked:
         if not self._is_worker and (case := getattr(report, REPORTED, None)) is not None:
             self._cases.append(pickle.loads(base64.b64decode(case)))
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
+        """Keep failures in pytest's summary, from which the option of LangSmith's plugin takes them."""
+        if not (self._with_tests and self._has_ours and report.failed):
+            return None
+        return ("failed", "", "FAILED") if report.when == "call" else ("error", "", "ERROR")
+
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         suites: dict[str, list[Case]] = {}
@@ -127,6 +140,8 @@ class Marked:
             return
         counts = f"{recorded.passed} of {recorded.tests} passed"
         self._lines.append(one_line(f"{suite}: {counts}: {hints.show(recorded.experiment)}"))
+        if self._with_tests:
+            self._lines += [f"  {one_line(case.result)}" for case in cases]
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._lines:

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,7 +36,7 @@ XDIST = "PYTEST_XDIST_TESTRUNUID"
 """The variable with what the workers of one session of xdist share."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     parser.getgroup("evalflows", "evaluations").addoption(
         "--evalflows-store",
         metavar="PATH",
@@ -47,6 +48,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="list every answer of the experiments in the report of --junit-xml too, those that are wrong as skipped",
     )
+    if pluginmanager.is_blocked("langsmith_plugin") or find_spec("langsmith") is None:  # whose plugin adds it itself
+        said = "list each test marked langsmith with its result, feedback and time"
+        parser.getgroup("evalflows").addoption("--langsmith-output", action="store_true", help=said)
 
 
 def pytest_configure(config: pytest.Config) -> None:

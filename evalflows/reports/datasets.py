@@ -15,7 +15,16 @@ from evalflows.store.store import Store
 SORTS = {"name": "name", "examples": "n_examples", "versions": "versions", "newest": "since"}
 """What the list is sorted by."""
 
-_DATASETS = "select name, snapshot_id, n_examples, splits::text, versions, source, since from datasets"
+_DATASETS = "select name, snapshot_id, n_examples, splits::text, versions, source, since, null as deleted from datasets"
+
+_DELETED = """
+union all
+select v.name, v.snapshot_id, s.n_examples, s.splits::text, count(*) over (partition by v.name), v.source,
+       v.recorded_at, v.deleted
+from (select *, max(recorded_at) over (partition by name) as deleted from dataset_versions) v
+join snapshots s using (snapshot_id) where v.name not in (select name from datasets)
+qualify row_number() over (partition by v.name order by v.recorded_at desc) = 1
+"""
 
 _RUNS = """
 select dataset_name, count(*), max(started_at) from experiments where dataset_name is not null group by 1
@@ -50,6 +59,7 @@ class ListedDataset:
     versions: int
     source: str
     since: datetime
+    deleted: datetime | None  # since when its name is free
 
     @property
     def by_split(self) -> dict[str, int]:
@@ -57,9 +67,10 @@ class ListedDataset:
         return dict(json.loads(self.splits))
 
 
-def listed_datasets(store: Store, sort: str = "name") -> list[ListedDataset]:
+def listed_datasets(store: Store, sort: str = "name", *, with_deleted: bool = False) -> list[ListedDataset]:
     """Return all datasets, sorted by one of SORTS."""
-    return ask_records(store, ListedDataset, f"{_DATASETS} {order_by(sort, SORTS, 'name')}")
+    query = f"{_DATASETS} {_DELETED if with_deleted else ''}"
+    return ask_records(store, ListedDataset, f"{query} {order_by(sort, SORTS, 'name')}")
 
 
 def dataset_names(store: Store) -> list[str]:

@@ -148,7 +148,15 @@ class ChatTarget(_Target):
         return self
 
 
-class PythonTarget(_Target):
+class _Application(_Target):
+    answers_of: str | None = Field(
+        None,
+        description="The id of an experiment of its version: its answers are reused, and only what it lacks is asked",
+        exclude_if=lambda experiment: experiment is None,
+    )
+
+
+class PythonTarget(_Application):
     """A function of the user's, synchronous or async."""
 
     kind: Literal["python"]
@@ -162,7 +170,7 @@ class PythonTarget(_Target):
         return [("target", self.function)]
 
 
-class HttpTarget(_Target):
+class HttpTarget(_Application):
     """An application behind HTTP; each example is posted as JSON."""
 
     kind: Literal["http"]
@@ -298,6 +306,12 @@ class ConversationTarget(_Target):
     def _target_has_the_name(cls, given: Any) -> Any:
         inner = given.get("target") if isinstance(given, dict) else None
         return {**given, "target": {"name": given.get("name", "target"), **inner}} if isinstance(inner, dict) else given
+
+    @model_validator(mode="after")
+    def _is_held_anew(self) -> "ConversationTarget":
+        if getattr(self.target, "answers_of", None) is not None:
+            raise ValueError("target: answers_of: wanted it omitted: a conversation is held anew")
+        return self
 
     @model_validator(mode="after")
     def _fits(self) -> "ConversationTarget":

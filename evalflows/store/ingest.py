@@ -24,6 +24,9 @@ from evalflows.store.snapshots import Examples, current_snapshot, freeze, load_s
 from evalflows.store.stop import Stop
 from evalflows.store.store import Store
 
+_NAMES = """select name from source.dataset_versions
+            group by name having arg_max(snapshot_id, recorded_at) <> '' order by name"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedDataset:
@@ -89,7 +92,7 @@ def find_snapshot(store: Store, reference: str) -> str:
         return identity
     if store.query("select 1 from source.snapshots where snapshot_id = ?", [reference]):
         return reference
-    known = [name for (name,) in store.query("select distinct name from source.dataset_versions order by 1")]
+    known = [name for (name,) in store.query(_NAMES)]
     raise NotFoundError(f"dataset {reference!r}: not in the store, wanted {names_to_choose(reference, known)}")
 
 

@@ -250,7 +250,7 @@ class DatasetVersionRow:
 
     dataset_version_id: str
     name: str
-    snapshot_id: str
+    snapshot_id: str  # empty if the dataset was deleted: the name is free, and its versions stay
     parent_snapshot_id: str | None = None  # the previous snapshot of the name
     source: str  # a path, or another origin of the rows
     description: str | None = None

@@ -19,7 +19,7 @@ from typing import Any, TypeVar, overload
 import orjson
 
 from evalflows.specs.attachments import Finder, Read, may_hold_content
-from evalflows.specs.errors import InputError, StorageError
+from evalflows.specs.errors import InputError, NotFoundError, StorageError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.home import keep_note, note
 from evalflows.specs.values import identifier, is_blank, stored_row
@@ -504,6 +504,31 @@ def make_current(
             f"dataset {name!r} is now {source}, which shares no example with its version before, {of_before}: if these "
             "are two datasets, give one another `name`"
         )
+    _refer(store, name, identity, before, since, source=source, description=description, metadata=metadata)
+
+
+def hide_dataset(store: Store, name: str, source: str) -> None:
+    """Free a dataset's name: it is listed no longer, and its versions and what ran on them stay.
+
+    Raise NotFoundError if there is no dataset of this name.
+    """
+    before, since, _ = _current_version(store, name)
+    if before is None:
+        raise NotFoundError(f"dataset {name!r}: not in the store, wanted one of `evalflows dataset ls`")
+    _refer(store, name, "", before, since, source=source)
+
+
+def _refer(
+    store: Store,
+    name: str,
+    identity: str,
+    before: str | None,
+    since: datetime | None,
+    *,
+    source: str,
+    description: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> None:
     recorded_at = after(since)
     version = new_id("ver", recorded_at)
     row = DatasetVersionRow(
@@ -533,9 +558,12 @@ def current_snapshot(store: Store, name: str) -> str | None:
 
 
 def _current_version(store: Store, name: str) -> tuple[str | None, datetime | None, str | None]:
-    """Return the id of a dataset's current snapshot, since when it is current, and its source; None without one."""
+    """Return the id of a dataset's current snapshot, since when it is current, and its source; None without one.
+
+    Of a deleted one only the time.
+    """
     store.verify_table("dataset_versions")
-    query = """select snapshot_id, recorded_at, source from source.dataset_versions
+    query = """select nullif(snapshot_id, ''), recorded_at, source from source.dataset_versions
                where name = ? order by recorded_at desc limit 1"""
     rows = store.query(query, [name])
     return rows[0] if rows else (None, None, None)

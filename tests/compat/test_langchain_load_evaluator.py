@@ -47,7 +47,7 @@ def test_llm_kwargs_are_passed_to_the_model() -> None:
 
 
 def test_unsupported_names_and_arguments_are_refused_unless_they_are_off() -> None:
-    names: list[Any] = ["context_qa", "", None, ["pairwise_string"]]
+    names: list[Any] = ["nothing", "", None, ["pairwise_string"]]
     for name in names:
         with pytest.raises(InputError, match=r"^load_evaluator: got .*, wanted one of pairwise_string, labeled_pair"):
             load_evaluator(name)

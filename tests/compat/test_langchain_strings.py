@@ -2,19 +2,25 @@
 
 import asyncio
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from recorded_models import Invoked
 
 from evalflows.compat import langchain
-from evalflows.compat.langchain import ConstitutionalPrinciple, load_evaluator, resolve_pairwise_criteria
+from evalflows.compat.langchain import (
+    ConstitutionalPrinciple,
+    StringEvaluator,
+    load_evaluator,
+    resolve_pairwise_criteria,
+)
 from evalflows.compat.langsmith import evaluate
 from evalflows.compat.langsmith.evaluation import LangChainStringEvaluator
 from evalflows.compat.langsmith.schemas import Example, Run
 from evalflows.llm import loop
 from evalflows.specs import InputError
+from evalflows.specs.errors import CallError
 from evalflows.specs.protocols import Completion
 
 SIDES = {"prediction": "It is noon.", "input": "When?", "reference": "noon"}
@@ -50,7 +56,8 @@ def test_a_model_judges_by_each_name() -> None:
         ),
     ):
         evaluator = load_evaluator(name, llm=complete, **settings)  # type: ignore[arg-type]
-        assert (evaluator.evaluation_name, evaluator.evaluate_strings(**SIDES)) == (metric, wanted), name
+        sides = SIDES if evaluator.requires_reference else {**SIDES, "reference": None}
+        assert (evaluator.evaluation_name, evaluator.evaluate_strings(**sides)) == (metric, wanted), name
     shown = ["noon" in text.replace("It is noon.", "") for text in complete.asked]
     assert shown == [True, True, False, True, False, True], "only the labelled ones show the reference"
 
@@ -60,6 +67,52 @@ def test_a_model_with_invoke_is_asked_for_text() -> None:
     result = load_evaluator("qa", llm=tagged).evaluate_strings(**SIDES)
     assert result == {"reasoning": "Because.", "value": "N", "score": 0}
     assert "It is noon." in tagged.asked[0][0]
+    for name, answer, wanted in (  # as LangChain's models answer
+        ("qa", "It is.\nGRADE: INCORRECT", 0),
+        ("context_qa", "That is INCORRECT.", 0),
+        ("criteria", "Short it is.\n\nY", 1),
+        ("labeled_score_string", "Rating: [[9]]", 9),
+    ):
+        judge = load_evaluator(name, llm=Invoked(answer))
+        sides = SIDES if judge.requires_reference else {**SIDES, "reference": None}
+        assert judge.evaluate_strings(**sides)["score"] == wanted, name
+        for other in ("Rating: 9", "That is not correct.", "It is NOT CORRECT", "Y or so", "CORRECT or INCORRECT"):
+            with pytest.raises(CallError, match="at the end of the answer"):
+                load_evaluator(name, llm=Invoked(other)).evaluate_strings(**sides)
+
+
+def test_a_trajectory_is_judged_with_its_tools_and_the_reference() -> None:
+    steps = [(SimpleNamespace(tool="tides", tool_input="Ryde", log="I look it up."), "9:30")]
+    given: Any = {"prediction": "Half past nine.", "input": "When?", "agent_trajectory": steps, "reference": "At 9:30."}
+    complete, tool = Complete(5), SimpleNamespace(name="tides", description="The times of a harbour.")
+    judge = load_evaluator("trajectory", llm=complete, agent_tools=[tool])
+    assert judge.evaluate_agent_trajectory(**given) == {"score": 1.0, "reasoning": "Because."}
+    for part in ("I look it up.", "Ryde", "9:30", "Half past nine.", "At 9:30.", "The times of a harbour."):
+        assert part in complete.asked[0], part
+
+    class Both(Invoked):
+        async def ainvoke(self, prompt: Any, **parameters: Any) -> str:
+            return "Poor.\nScore: 1"
+
+    both = load_evaluator("trajectory", llm=Both("Good.\nScore: 4"))
+    assert both.evaluate_agent_trajectory(**given) == {"score": 0.75, "reasoning": "Good."}
+    assert asyncio.run(both.aevaluate_agent_trajectory(**given)) == {"score": 0.0, "reasoning": "Poor."}
+    with pytest.raises(CallError, match="at the end of the answer"):
+        load_evaluator("trajectory", llm=Invoked("Score: 9")).evaluate_agent_trajectory(**given)
+
+
+class Short(StringEvaluator):
+    """A custom evaluator without a reference."""
+
+    def _evaluate_strings(self, *, prediction: str, **_: Any) -> dict[str, Any]:
+        return {"score": int(len(prediction) < 3)}
+
+
+def test_a_custom_evaluator_needs_one_method() -> None:
+    assert Short().evaluate_strings(prediction="ab") == {"score": 1}
+    assert asyncio.run(Short().aevaluate_strings(prediction="abc")) == {"score": 0}
+    with pytest.warns(UserWarning, match="^Ignoring reference in Short, as it is not expected"):
+        Short().evaluate_strings(prediction="abc", reference="?")
 
 
 def test_rules_judge_by_each_name() -> None:
@@ -109,7 +162,7 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
         (
             lambda: load_evaluator("json_validity").evaluate_strings(prediction="x", y=1),
             InputError,
-            "got 'y', wanted only",
+            "evaluate_strings: y: got 1, wanted it omitted",
         ),
         (lambda: LangChainStringEvaluator("pairwise_string", config={"llm": Complete()}), InputError, "of one text"),
         (lambda: LangChainStringEvaluator(3), InputError, "got 3, wanted a name or a string evaluator"),
@@ -123,7 +176,7 @@ def test_what_cannot_be_is_refused_in_one_line() -> None:
 
 
 async def _on_the_loop() -> Any:
-    return load_evaluator("json_validity").evaluate_strings(prediction="1")
+    return load_evaluator("qa", llm=Complete()).evaluate_strings(**SIDES)
 
 
 def test_a_principle_by_its_name_is_that_of_the_package_else_refused_in_one_line(
@@ -138,14 +191,16 @@ def test_a_principle_by_its_name_is_that_of_the_package_else_refused_in_one_line
             load_evaluator("criteria", llm=Complete(), criteria=criteria)
     own = ConstitutionalPrinciple(name=name, critique_request="Say where it does harm.")
     assert resolve_pairwise_criteria(own) == {name: "Say where it does harm."}
-    assert load_evaluator("criteria", llm=Complete(), criteria=own).evaluate_strings(**SIDES)["score"] == 1
+    judge = load_evaluator("criteria", llm=Complete(), criteria=own)
+    assert judge.evaluate_strings(prediction="a", input="b")["score"] == 1
     with pytest.raises(ImportError, match="PRINCIPLES: not supported here: use ConstitutionalPrinciple"):
         langchain.PRINCIPLES  # noqa: B018
     installed = ModuleType("principles")
     installed.PRINCIPLES = {name: own}  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "langchain_classic.chains.constitutional_ai.principles", installed)
     assert resolve_pairwise_criteria([name, "depth"])[name] == "Say where it does harm."
-    assert load_evaluator("criteria", llm=Complete(), criteria=name).evaluate_strings(**SIDES)["score"] == 1
+    judge = load_evaluator("criteria", llm=Complete(), criteria=name)
+    assert judge.evaluate_strings(prediction="a", input="b")["score"] == 1
 
 
 @pytest.mark.slow

@@ -1,12 +1,16 @@
 """LangSmith's client and its datasets: every shape of examples, growth, and what is rejected."""
 
+import json
 import uuid
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from evalflows.cli.dataset import dataset
 from evalflows.compat.langsmith import Client
+from evalflows.compat.langsmith.datasets import as_data
 from evalflows.specs import InputError
 from evalflows.store import Store, connect
 from evalflows.store.ingest import find_snapshot
@@ -111,6 +115,36 @@ def test_what_is_listed_can_be_chosen(client: Client) -> None:
     assert questions(client, dataset_name="b", metadata={"confidence_level": 2}) == ["two"]
 
 
+def test_a_deleted_dataset_is_hidden_its_versions_stay_and_its_name_is_free(client: Client) -> None:
+    for name in ("kept", "old"):
+        client.create_dataset(name)
+        client.create_examples(dataset_name=name, examples=EXAMPLES)
+    (old, *_), (example, *_) = (
+        client.list_dataset_versions(dataset_name="old"),
+        client.list_examples(dataset_name="old"),
+    )
+    client.delete_dataset(dataset_name="old")
+    assert names(client) == ["kept"] and not client.has_dataset(dataset_name="old")
+    for gone in (
+        lambda: client.read_example(example.id),
+        lambda: client.delete_dataset(dataset_name="old"),
+        lambda: as_data(Store(), "old"),
+        lambda: find_snapshot(Store(), "old"),
+    ):
+        with pytest.raises(InputError, match=r"wanted kept$|wanted one of: kept$|in no dataset's current version"):
+            gone()  # type: ignore[no-untyped-call]
+    assert len(load_snapshot(Store(), old.snapshot_id)) == 3
+    for option, wanted in (((), [("kept", False)]), (("--all",), [("kept", False), ("old", True)])):
+        shown = json.loads(CliRunner().invoke(dataset, ["ls", *option, "--format", "json"]).stdout)
+        assert [(row["name"], bool(row["deleted"])) for row in shown] == wanted
+        assert {row["versions"] for row in shown} == {2}
+    assert old.snapshot_id in CliRunner().invoke(dataset, ["ls", "--all"], terminal_width=200).stdout
+    client.create_dataset("old")
+    client.create_example({"q": "anew"}, dataset_name="old")
+    assert questions(client, dataset_name="old") == ["anew"] and names(client) == ["old", "kept"]
+    assert len([*client.list_dataset_versions(dataset_name="old")]) == 2, "those since it was made again"
+
+
 def test_what_cannot_be_is_refused_in_one_line(client: Client) -> None:
     client.create_dataset("d")
     for call, message in (
@@ -118,7 +152,7 @@ def test_what_cannot_be_is_refused_in_one_line(client: Client) -> None:
         (lambda: client.create_dataset("e", inputs_schema={}), "^create_dataset: inputs_schema: got {}, wanted None"),
         (lambda: client.read_dataset(dataset_name="e"), "dataset 'e': not in the store, wanted one of: d"),
         (lambda: client.has_dataset(), "exactly one of dataset_name and dataset_id"),
-        (lambda: client.delete_dataset(dataset_name="d"), "cannot be deleted"),
+        (lambda: client.delete_dataset(dataset_name="e"), "dataset 'e': not in the store"),
         (
             lambda: client.list_examples(dataset_name="d", as_of="v1"),
             "as_of: got 'v1', wanted a time, 'latest', or a tag",

@@ -382,6 +382,7 @@ def test_failures_have_the_keys_of_the_source_and_objects_their_attributes(clien
     example = next(client.list_examples(dataset_name="letters"))
     assert example.dict()["inputs"] == json.loads(example.json())["inputs"] == example.inputs
     assert "cluster" not in example.model_dump(exclude_none=True)
+    assert json.loads(next(client.list_dataset_versions(dataset_name="letters")).json())["snapshot_id"][:5] == "snap-"
 
     client.create_dataset("empty")
     for data, said in (("empty", "No examples found in the dataset"), ([], "Must specify 'data'"), (iter(()), "No ex")):

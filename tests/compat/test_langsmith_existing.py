@@ -82,6 +82,13 @@ def test_answers_are_evaluated_again_without_a_call_and_what_cannot_be_is_refuse
     later = asyncio.run(aevaluate_existing(first.experiment_id, summary_evaluators=[share_right]))
     assert next(iter(evaluate(project, evaluators=[nested])))["evaluation_results"]["results"][0].score is not None
     assert [result.key for result in later.summary_results["results"]] == ["share_right"]
+    Client().create_example({"q": "q3"}, dataset_name="letters")
+    calls.clear()
+    grown = evaluate(target, data="letters", evaluators=[right], experiment=first.experiment_name)
+    assert calls == ["q2", "q3"], "what failed, and what is new"
+    assert [row["run"].error is None for row in grown] == [True, True, False, True]
+    assert len({first.experiment_id, grown.experiment_id}) == 2
+    assert grown.experiment_name.startswith("first-")
     n_before = Store().query("select count(*) from source.experiments")
     for call, message in (
         (lambda: evaluate_existing("nowhere", [right]), "experiment 'nowhere': not in"),
@@ -91,6 +98,9 @@ def test_answers_are_evaluated_again_without_a_call_and_what_cannot_be_is_refuse
         (lambda: evaluate(first, evaluators=[right], num_repetitions=3), "num_repetitions: got 3, wanted 1"),
         (lambda: evaluate(first, evaluators=[right], experiment_prefix="x"), "experiment_prefix: got 'x'"),
         (lambda: evaluate(first, evaluators=[right], randomize_order=True), "only with two experiments"),
+        (lambda: evaluate(target, data="letters", experiment="nowhere"), "experiment 'nowhere': not in"),
+        (lambda: evaluate(target, data="letters", experiment=first, experiment_prefix="x"), "wanted one of them"),
+        (lambda: evaluate(shout, data="letters", experiment=first), "asked another version of 'target', wanted the"),
         (lambda: evaluate(first, evaluatorss=[right]), "got 'evaluatorss', wanted evaluators or"),
     ):
         with pytest.raises(InputError, match=message) as raised:

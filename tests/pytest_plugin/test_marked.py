@@ -276,3 +276,21 @@ def test_tests_of_other_modules_are_left_to_langsmiths_plugin(inner: pytest.Pyte
     )
     run = inner.runpytest("-p", "langsmith.pytest_plugin", "-s")
     run.stdout.fnmatch_lines(["*test_here: not theirs", "*test_there: theirs"])
+
+
+@pytest.mark.parametrize("plugin", ["no:langsmith_plugin", "langsmith.pytest_plugin"])
+def test_with_langsmiths_output_the_tests_are_listed_with_why_they_failed(
+    inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, plugin: str
+) -> None:
+    monkeypatch.setattr(recorded_cases, "record", lambda *_: recorded_cases.Recorded(experiment="x", passed=1, tests=2))
+    run = inner.runpytest("-p", plugin, "--langsmith-output", "-k", "adds")
+    run.stdout.fnmatch_lines(
+        ["*= FAILURES =*", ">*assert a + b == wanted", "*evalflows experiments*", "test_app: 1 of 2*"]
+    )
+    run.stdout.fnmatch_lines(
+        [
+            "  passed  test_app.py::test_adds[[]right]  distance 0, * s",
+            "  failed  test_app.py::test_adds[[]wrong]  distance 1, * s  AssertionError: *2 + 2*== 5",
+            "FAILED test_app.py::test_adds[[]wrong]*",
+        ]
+    )

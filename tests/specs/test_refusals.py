@@ -120,6 +120,8 @@ REFUSED: list[tuple[Any, str, dict[str, str]]] = [
             "kind: recorded, column: x, experiment: y": "recorded: got column and experiment, wanted one of",
             "kind: recorded, column: x, columns: {outputs: a}": "recorded: columns: wanted only with path",
             "kind: recorded, experiment: x, columns: {outputs: a}": "recorded: columns: wanted only with path",
+            "kind: conversation, target: {kind: python, function: 'a:b', answers_of: x}":
+                "conversation: target: answers_of: wanted it omitted",
             **{f"kind: chat, extra: {{top_p: 1, {name}: null}}": f"chat: extra: got '{name}', wanted only parameters"
                for name in ("model", "messages", "temperature", "max_tokens", "seed", "tools", "schema",
                             "response_format", "repeat")},

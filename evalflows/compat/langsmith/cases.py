@@ -70,6 +70,16 @@ class Case:
             comments = [before.comment, comment] if before and held and before.comment else [comment]
             self.notes[EXPECTATION] = Note(score=held, comment="; ".join(comments))
 
+    @property
+    def result(self) -> str:
+        """Whether it passed, with its feedback and time, or why not."""
+        passed, *others = self.notes.items()
+        feedback = [f"{key} {note.value if note.score is None else f'{note.score:g}'}" for key, note in others]
+        said = ", ".join([*feedback, f"{self.latency_s:.2f} s"])
+        return f"{'passed' if passed[1].score else 'failed'}  {self.name}  {said}" + (
+            f"  {passed[1].comment}" if passed[1].comment else ""
+        )
+
     def finish(self, error: BaseException | None) -> None:
         """Note whether the test passed, and remove keys of providers from what it logged."""
         self.notes = {PASS: Note(score=error is None, comment=None if error is None else describe(error)), **self.notes}

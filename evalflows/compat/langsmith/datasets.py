@@ -27,7 +27,7 @@ from evalflows.specs.values import stored_row
 from evalflows.store.dataset_versions import compare_examples, merge_examples
 from evalflows.store.file_formats import read_rows, rows_of, stem
 from evalflows.store.records import ExampleRow, derived_id, from_json
-from evalflows.store.snapshots import KNOWN, current_snapshot, freeze, load_snapshot, to_examples
+from evalflows.store.snapshots import KNOWN, current_snapshot, freeze, hide_dataset, load_snapshot, to_examples
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
@@ -46,15 +46,23 @@ NEW_COLUMNS = {
 }
 """The lists that `create_examples` takes, and the field of an example that each fills."""
 
-_DATASETS = """
+_KEPT = """
+with kept as (
+    select * from source.dataset_versions qualify recorded_at > coalesce(
+        max(recorded_at) filter (snapshot_id = '') over (partition by name), '-infinity'::timestamptz)
+)
+"""
+"""The versions of datasets since their names were last free."""
+
+_DATASETS = f"""{_KEPT}
 select v.name, arg_max(v.description, v.recorded_at) as description, min(v.recorded_at) as created_at,
        max(v.recorded_at) as modified_at, arg_max(s.n_examples, v.recorded_at) as example_count,
        arg_max(v.metadata, v.recorded_at) as metadata
-from source.dataset_versions v join source.snapshots s using (snapshot_id)
+from kept v join source.snapshots s using (snapshot_id)
 group by v.name order by created_at desc
 """
 
-_VERSIONS = "select recorded_at, snapshot_id from source.dataset_versions where name = ? order by recorded_at desc"
+_VERSIONS = f"{_KEPT} select recorded_at, snapshot_id from kept where name = ? order by recorded_at desc"
 _UPDATED = {field.name for field in fields(ExampleUpdate)}
 
 _NO_SCHEMA = "check a dataset with expectations: docs/reference/specs.md"
@@ -425,11 +433,11 @@ class DatasetMethods:
         return islice(matching, limit)
 
     def delete_dataset(self, *, dataset_id: Identity | None = None, dataset_name: str | None = None) -> None:
-        """Raise InputError: datasets, which experiments depend on, are never removed."""
-        name = self.read_dataset(dataset_id=dataset_id, dataset_name=dataset_name).name
-        raise InputError(
-            f"delete_dataset: dataset {name!r}: cannot be deleted, wanted a new dataset under another name"
-        )
+        """Hide a dataset and free its name. Its versions stay, as do the experiments on them.
+
+        Raise InputError if it does not exist.
+        """
+        hide_dataset(Store(), self.read_dataset(dataset_id=dataset_id, dataset_name=dataset_name).name, SOURCE)
 
     @refusing(
         created_at="an example's time is when it is added",

@@ -42,7 +42,7 @@ from evalflows.specs.errors import InputError, names_to_choose, short
 from evalflows.specs.escaping import print_note
 from evalflows.specs.hints import show
 from evalflows.specs.metric_names import TRIAL
-from evalflows.specs.reference import name_of
+from evalflows.specs.reference import name_of, refer
 from evalflows.store.described import from_described
 from evalflows.store.queries.lookup import unique_name
 from evalflows.store.store import Store
@@ -285,7 +285,6 @@ def evaluate(
 
 
 @refusing(
-    experiment="each call starts a new experiment; `evalflows resume` continues an interrupted one",
     error_handling="a failed answer is a row with the error and counts as missing",
 )
 def evaluate(
@@ -326,6 +325,8 @@ def evaluate(
         num_repetitions: The number of answers per example.
         client: Has no effect: there is only one store.
         blocking: Has no effect: the results are complete when they are returned.
+        experiment: An experiment of the same target: its name or id, or a result. It does not change: its answers are
+            those of the new experiment, which has its name, and the target is called only for those that it lacks.
         upload_results: If false, the experiment is a trial, which is no baseline and which no gate decides on. It is
             stored even then; nothing is ever uploaded.
         disable_evaluator_tracing: Has no effect: evaluators' calls are recorded in the ledger, not as runs.
@@ -364,9 +365,15 @@ def evaluate(
         refuse_target_only(of_target | {"num_repetitions": num_repetitions})
         return evaluate_existing(target, evaluators, summary_evaluators, metadata, max_concurrency)
     function = as_target(target)
+    asked: Fields = {"kind": "python", "name": name_of(function), "function": refer(function)}
+    if experiment is not None:
+        if experiment_prefix is not None:
+            raise InputError("evaluate: got experiment and experiment_prefix, wanted one of them")
+        before = experiment_of(Store(), experiment, "evaluate: experiment")
+        experiment_prefix, asked["answers_of"] = before.name, before.experiment_id
     judges = told_apart([as_evaluator(evaluator) for evaluator in evaluators or ()])
     result = evalflows.evaluate(
-        function,
+        asked,
         as_data(Store(), data),
         judges,
         summary_evaluators=[as_evaluator(evaluator, "run") for evaluator in summary_evaluators or ()],
@@ -377,6 +384,11 @@ def evaluate(
         num_repetitions=num_repetitions,
         tags=[] if upload_results else [TRIAL],
     )
+    if experiment is not None:
+        reused = sum(item.output.reused_from is not None for item in result)
+        print_note(
+            f"experiment {unique_name(before.name, before.experiment_id)}: not changed; answers reused: {reused}"
+        )
     return _reported(result, judges)
 
 
@@ -438,9 +450,10 @@ class LangChainStringEvaluator:
         """Return the function of (run, example) that judges."""
 
         async def judge(run: Run, example: Example) -> Fields | None:
-            texts = self._prepare(run, example)
-            if getattr(self.evaluator, "requires_reference", False) and texts.get("reference") is None:
+            given = self._prepare(run, example)
+            if getattr(self.evaluator, "requires_reference", False) and given.get("reference") is None:
                 return None
+            texts = {name: text for name, text in given.items() if getattr(self.evaluator, f"requires_{name}", True)}
             result = await self.evaluator.aevaluate_strings(**texts)
             value = result.get("value")
             label = value if isinstance(value, str) and result.get("score") is None else None

@@ -88,7 +88,7 @@ class Example(Model):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExampleCreate:
+class ExampleCreate(Model):
     """An example to add. `outputs` and `reference_outputs` are two names for the same."""
 
     id: Identity | None = None
@@ -109,7 +109,7 @@ class AttachmentsOperations:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExampleUpdate:
+class ExampleUpdate(Model):
     """A change of an example. A field that is None stays as it is."""
 
     id: Identity
@@ -123,7 +123,7 @@ class ExampleUpdate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetVersion:
+class DatasetVersion(Model):
     """A version of a dataset. `snapshot_id`, an addition of ours, identifies its content."""
 
     as_of: datetime
@@ -132,7 +132,7 @@ class DatasetVersion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetDiffInfo:
+class DatasetDiffInfo(Model):
     """The ids of the examples that two versions of a dataset do not share."""
 
     examples_modified: list[str]
@@ -211,7 +211,7 @@ class EvaluationResult(Model):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparisonEvaluationResult:
+class ComparisonEvaluationResult(Model):
     """A preference, as returned by a pairwise evaluator and as found in results: scores, higher is better.
 
     If it failed or does not apply, every score is None; if it failed, the comment is the error.
@@ -224,7 +224,7 @@ class ComparisonEvaluationResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparativeExperiment:
+class ComparativeExperiment(Model):
     """A comparison of experiments."""
 
     id: str

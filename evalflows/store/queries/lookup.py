@@ -18,8 +18,8 @@ _NAMED = "experiments where ? in (experiment_id, run_group, name, spec ->> 'name
 def find_experiments(store: Store, reference: str, *, just_one: bool = False) -> list[str]:
     """Return the ids of the experiments that a reference means; with `just_one`, exactly one.
 
-    A reference is an id, a unique prefix of one, a run group (all of its experiments), a name (the newest experiment of
-    that name), a spec's name (its newest run group), or its unique name. `NAME~1` is the run before the newest of a
+    A reference is an id, a unique prefix of one, a run group (all of its experiments), a unique name, a name (the
+    newest experiment of that name), or a spec's name (its newest run group). `NAME~1` is the run before the newest of a
     name, `NAME~2` that before it. Raise InputError if it means none, or too many, and StorageError if it may mean one
     whose files are damaged.
     """
@@ -31,9 +31,9 @@ def find_experiments(store: Store, reference: str, *, just_one: bool = False) ->
     for exact in (
         [row[0] for row in rows if row[0] == reference],
         [row[0] for row in reversed(rows) if row[2] == reference],
+        [row[0] for row in rows if unique_name(row[1], row[0]) == reference],
         _run_named(rows, reference, 0),
         _run_named(rows, name, back),
-        [row[0] for row in rows if unique_name(row[1], row[0]) == reference],
     ):
         if len(exact) > 1 and just_one:
             names = ", ".join(f"{row[1]}~{back}" if back else row[1] for row in rows if row[0] in exact)

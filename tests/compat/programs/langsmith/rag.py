@@ -1,6 +1,7 @@
 """Evaluate a RAG application: correctness, relevance, groundedness, retrieval relevance."""
 
 import openai
+from langchain_core.documents import Document
 from pydantic import BaseModel, Field
 
 from evalflows.compat.langsmith import Client, traceable, wrappers
@@ -17,16 +18,18 @@ documents = [
 
 
 @traceable(run_type="retriever")
-def retrieve(question: str) -> list[str]:
+def retrieve(question: str) -> list[Document]:
     words = {word.strip("?.,").lower() for word in question.split()}
     ranked = sorted(documents, key=lambda text: -len(words & {w.strip("?.,;").lower() for w in text.split()}))
-    return ranked[:2]
+    return [Document(page_content=text, metadata={"source": "log"}) for text in ranked[:2]]
 
 
 @traceable()
 def rag_bot(question: str) -> dict:
     docs = retrieve(question)
-    instructions = "You answer from these sources only, in one sentence:\n" + "\n".join(docs)
+    instructions = "You answer from these sources only, in one sentence:\n" + "\n".join(
+        doc.page_content for doc in docs
+    )
     completion = llm.chat.completions.create(
         model="keeper-1",
         messages=[{"role": "system", "content": instructions}, {"role": "user", "content": question}],
@@ -68,13 +71,13 @@ def relevance(inputs: dict, outputs: dict) -> bool:
 
 def groundedness(inputs: dict, outputs: dict) -> bool:
     """Do the retrieved documents support the answer?"""
-    facts = "\n".join(outputs["documents"])
+    facts = "\n\n".join(doc.page_content for doc in outputs["documents"])
     return grade("Do the FACTS support all of the ANSWER?", f"FACTS: {facts}\nANSWER: {outputs['answer']}")
 
 
 def retrieval_relevance(inputs: dict, outputs: dict) -> bool:
     """Have the retrieved documents to do with the question?"""
-    facts = "\n".join(outputs["documents"])
+    facts = "\n\n".join(doc.page_content for doc in outputs["documents"])
     return grade("Do the FACTS have to do with the QUESTION?", f"FACTS: {facts}\nQUESTION: {inputs['question']}")
 
 

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from dashboards import addresses, dashboard
 from forms import picture, steady
 from hostile_answers import spec
+from production import produce, score, trace
 from running_up import until
 from selenium.common.exceptions import NoAlertPresentException
 from selenium.webdriver import Chrome, Keys
@@ -22,6 +23,7 @@ from evalflows.cli.main import cli
 from evalflows.store import connect
 from evalflows.store.files import FORMAT
 from evalflows.store.layout import Layout
+from evalflows.store.store import Store
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -48,6 +50,8 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for command in (["labels", "import", str(labels)], *adding):
         done = CliRunner().invoke(cli, command, env={"EVALFLOWS_STORE": str(folder)})
         assert done.exit_code == 0, done.output
+    said = score("one", "mode.rude", 1.0, evaluation="production", comment="It calls somebody a fool.")
+    produce(Store(folder), trace("one", "Am I right?", "No, you fool.", version="1.0"), scores=[said])
     return folder
 
 

@@ -125,7 +125,12 @@ def mode_page(site: Site, query: Query) -> Page:
     name, number = query.wanted("mode"), query.number("page")
     history = mode_history(site.store, name, query.text("name"))
     text = read_text(FILE) if FILE.is_file() else None
-    taxonomy = failure_modes.taxonomy_of(text, FILE.name) if text is not None else None
+    try:
+        taxonomy = failure_modes.taxonomy_of(text, FILE.name) if text is not None else None
+    except InputError:  # somebody is editing it
+        if history is None or query.text("do"):
+            raise
+        taxonomy = None
     known = taxonomy.names if taxonomy else []
     if history is None and name not in known:
         raise NotFoundError(f"no failure mode {name!r}, wanted one of {', '.join(known) or 'those of the store'}")

@@ -42,7 +42,7 @@ class MetricFall:
     @property
     def text(self) -> str:
         changed = estimate_text(self.difference, self.low, self.high, self.metric, signed=True)
-        return f"{self.metric} {changed}{', not tested' if self.low is None else ''}"
+        return f"{self.metric} {changed}{' (not tested)' if self.low is None else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

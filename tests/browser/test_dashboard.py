@@ -326,3 +326,22 @@ def test_what_acts_would_be_noticed(browser: Chrome, tmp_path: Path) -> None:
     browser.get(page.as_uri())
     found = acting(browser)
     assert [one.split(" ")[0] for one in found] == ["IMG", "SCRIPT", "the", "unseen"]
+
+
+def test_home_and_failure_modes_are_not_cut_off(browser: Chrome, url: str) -> None:
+    for scheme, width in (("light", 1400), ("dark", 1280), ("light", 1024), ("dark", 390)):
+        look(browser, scheme, width, 900)
+        for address, shown in (("home", ".falls"), ("modes", ".grouped"), ("modes/rude", ".modes")):
+            browser.get(f"{url}/{address}")
+            assert browser.find_element("css selector", f".scroll > {shown}").is_displayed()
+            boxes = browser.find_elements("css selector", ".scroll" if width > 1000 else f".scroll:has(> {shown})")
+            left_out = [box.get_property("scrollWidth") - box.get_property("clientWidth") for box in boxes]
+            assert max(left_out) <= 0 and not is_wider(browser), (address, width, left_out)
+            assert not violations(browser), (address, width)
+    look(browser, "light", 1400, 900)
+    browser.get(f"{url}/home")
+    tables = browser.find_elements("css selector", "table")
+    assert "falls" in tables[0].get_attribute("class") and tables[1].rect["y"] < 500, "what got worse comes first"
+    browser.get(f"{url}/modes")
+    browser.find_element("tag name", "body").send_keys("j", Keys.ENTER)
+    until(lambda: "/modes/rude" in browser.current_url, 10)

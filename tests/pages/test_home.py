@@ -95,7 +95,7 @@ def test_what_got_worse_comes_first_with_the_first_time_in_a_row(store: Store) -
     found = fallen(store)
     assert [one.name for one in found] == ["alone", "qa v3", "other"], "sure ones first, the newest first"
     alone, qa, other = found
-    assert alone.metrics[0].text == "right -0.100, not tested" and not alone.gates
+    assert alone.metrics[0].text == "right -0.100 (not tested)" and not alone.gates
     assert qa.baseline == "qa v1" and [gate.gate for gate in qa.gates] == ["release", "strict"]
     assert qa.metrics[0].text == "right -0.30 [-0.40, -0.20]" and qa.metrics[0].since == bad[0].started_at
     assert qa.since == bad[0].started_at and other.is_open and other.since == lacking.started_at + timedelta(hours=1)

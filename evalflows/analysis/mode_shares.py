@@ -62,12 +62,13 @@ _GIVEN = """
 with named as (
     select evaluation_id, arg_max(name, started_at) as evaluation from staging.watermarks group by evaluation_id
 ), given as (
-    select n.evaluation, substr(s.metric, length($1) + 1) as mode, split_part(s.subject_id, '/', 1) as source,
-           s.value > 0 as holds, 1 / coalesce(s.sampling_rate, 1.0) as weight, right(s.experiment_id, 10) as day
-    from staging.scores s join named n on n.evaluation_id = left(s.experiment_id, -11)
-    where starts_with(s.metric, $1) and s.status = 'scored' and s.turn is null
+    select coalesce(n.evaluation, left(s.experiment_id, -11)) as evaluation, substr(s.metric, length($1) + 1) as mode,
+           split_part(s.subject_id, '/', 1) as source, s.value > 0 as holds,
+           1 / coalesce(s.sampling_rate, 1.0) as weight, right(s.experiment_id, 10) as day
+    from staging.scores s left join named n on n.evaluation_id = left(s.experiment_id, -11)
+    where starts_with(s.metric, $1) and s.subject_kind <> 'run' and s.status = 'scored' and s.turn is null
       and ($3::varchar is null or s.metric = $1 || $3)
-    qualify dense_rank() over (partition by n.evaluation order by day desc) <= $2
+    qualify dense_rank() over (partition by evaluation order by day desc) <= $2
 ), sliced as (
     select *, 'all' as field, '' as value from given
     {more}

@@ -136,7 +136,9 @@ def mode_page(site: Site, query: Query) -> Page:
         raise NotFoundError(f"no failure mode {name!r}, wanted one of {', '.join(known) or 'those of the store'}")
     version = failure_modes.version_of(text or "")
     is_late = query.text("seen") not in (None, version)
-    only = query.text("in") if history and query.text("in") in history.owners else None
+    only = query.text("in")
+    if only and (history is None or only not in history.owners):
+        raise NotFoundError(f"in: got {only!r}, wanted a run of {history.name if history else 'a system'} with {name}")
     members, n_members, texts = (
         members_of(site.store, history, only, IN_PAGE, (number - 1) * IN_PAGE) if history else ([], 0, {})
     )

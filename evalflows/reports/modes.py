@@ -31,8 +31,8 @@ MOST_SHOWN = 600
 """Characters of an answer that are compared with others."""
 
 _RATES = """
-select coalesce(r.experiment, r.evaluation), r.subject_kind, r.experiment_id, r.mode, r.n_with, r.n, r.rate, r.ci_low,
-       r.ci_high, r.started_at, e.application_version, e.git_commit
+select coalesce(r.experiment, r.evaluation, left(r.experiment_id, -11)), r.subject_kind, r.experiment_id, r.mode,
+       r.n_with, r.n, r.rate, r.ci_low, r.ci_high, r.started_at, e.application_version, e.git_commit
 from mode_rates r left join experiments e using (experiment_id) order by r.started_at, r.experiment_id
 """
 
@@ -163,8 +163,8 @@ class _Rates:
     def of(self, name: str, *, is_run: bool) -> Mapping[str, Sequence[ModeRate]]:
         """Return the rates of a system, or of a trace evaluation, by mode: those that its newest taxonomy has."""
         by_mode = (self._runs if is_run else self._days)[name]
-        newest = self._newest(by_mode)
-        return {mode: rates for mode, rates in by_mode.items() if _place(rates) == newest}
+        _, newest = self._newest(by_mode)
+        return {mode: rates for mode, rates in by_mode.items() if rates[-1].owner == newest}
 
     def _newest(self, by_mode: Mapping[str, Sequence[ModeRate]]) -> tuple[datetime, str]:
         return max(map(_place, by_mode.values()))
@@ -273,8 +273,8 @@ def mode_history(store: Store, mode: str, name: str | None) -> ModeHistory | Non
     if not having:
         return None
     of, is_run, rates = chosen or next((one for one in having if one[2][-1].n_with), having[0])
+    owners = [*dict.fromkeys(rate.owner for rate in rates)]
     rates = rates[-(MOST_RUNS if is_run else MOST_DAYS) :]
-    owners = [rate.owner for rate in rates]
     if is_run:
         newest = {rate.name: rate for rate in rates if rate.name}
         by_version, sliced = [*reversed(newest.values())], _slices(store, owners[-1], mode)

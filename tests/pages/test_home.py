@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
+import pytest
 from page_client import page_client
 from past import START, Past
 from store_rows import make_row
@@ -64,7 +65,7 @@ def test_an_empty_store_says_which_commands_fill_it(store: Store) -> None:
     assert store.layout.root in page and "Nothing got worse" not in page
 
 
-def test_what_got_worse_comes_first_with_the_first_time_in_a_row(store: Store) -> None:
+def test_what_got_worse_comes_first_with_the_first_time_in_a_row(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     past = Past()
     scores = {"right": np.ones(4)}
 
@@ -92,6 +93,8 @@ def test_what_got_worse_comes_first_with_the_first_time_in_a_row(store: Store) -
     judge(recovered[0], good[0], "worse", -0.4)
     judge(recovered[1], good[0], "better", 0.1)
 
+    begun = ran("under_way", state="running")
+    monkeypatch.setattr("evalflows.store.sql.held_leases", lambda _: [begun.run_group])
     found = fallen(store)
     assert [one.name for one in found] == ["alone", "qa v3", "other"], "sure ones first, the newest first"
     alone, qa, other = found
@@ -104,4 +107,5 @@ def test_what_got_worse_comes_first_with_the_first_time_in_a_row(store: Store) -
     (since,) = re.findall(r'right -0.30.*?<time datetime="([^"]+)"', page, re.S)
     assert since == bad[0].started_at.isoformat()
     assert f"/compare?baseline={good[0].experiment_id}&amp;candidate={bad[1].experiment_id}" in page
+    assert page.index('<progress max="4" value="4"') < page.index("What got worse") and "data-refresh" in page
     assert "tried says FAIL" not in page and "Gates that pass" not in page

@@ -6,7 +6,7 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 INSTALLED_DOCS := $(VENV)/.installed-docs
 SITE := build/docs
 
-.PHONY: help demo test test-slow soak check dist docs format bench bench-peers peers simulate clean
+.PHONY: help demo test test-slow soak check dist docs pictures format bench bench-peers peers simulate clean
 
 help:
 	@echo "make demo        run the demo: a real model on this machine, no key"
@@ -16,6 +16,7 @@ help:
 	@echo "make check       lint and types"
 	@echo "make dist        the wheel and the source archive, in dist/"
 	@echo "make docs        the documents as a site with a search, in $(SITE)"
+	@echo "make pictures    the pictures of the documents, docs/pages: two minutes, with chromium"
 	@echo "make bench       the benchmarks, as ratios"
 	@echo "make bench-peers  the same work in LangSmith, Langfuse, pydantic-evals and here"
 	@echo "make peers       the peers' own tests, run against ours: LANGFUSE=, LANGSMITH= and LANGCHAIN=CLONE"
@@ -79,6 +80,10 @@ check: $(INSTALLED_DEV)
 docs: $(INSTALLED_DOCS)
 	$(BIN)/sphinx-build --builder html --fresh-env --fail-on-warning --keep-going --quiet docs $(SITE)
 	@echo "open $(SITE)/index.html, or:  $(PYTHON) -m http.server --bind 127.0.0.1 --directory $(SITE)"
+
+# After a page has changed what a picture shows: docs/pages/navigation.json says what each was made with.
+pictures: $(INSTALLED_DEV)
+	$(BIN)/python tests/support/pictures.py
 
 format: $(INSTALLED_DEV)
 	$(BIN)/ruff check --fix .

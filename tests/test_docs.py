@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,6 +18,7 @@ from endpoint import Endpoint, Reply, completion, serving
 
 from benchmarks.simulation.cells import Held
 from evalflows import evaluate, run
+from evalflows.dashboard.rendering import SECTIONS
 from evalflows.specs import ExperimentSpec, load_experiment
 from evalflows.specs.comparison import ComparisonSpec, load_comparison
 from evalflows.specs.reference import refer
@@ -26,6 +28,7 @@ from evalflows.store.sql import rows_from
 from evalflows.store.store import Store
 
 ROOT = Path(__file__).parent.parent
+PICTURES = ROOT / "docs" / "pages"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 
 
@@ -158,6 +161,15 @@ def test_links_lead_somewhere() -> None:
         linked = page.parent / path if path else page
         assert linked.exists(), (page.name, path)
         assert not anchor or anchor in anchors(linked), (page.name, path, anchor)
+
+
+def test_pictures_of_pages_show_the_navigation_of_today() -> None:
+    made = json.loads((PICTURES / "navigation.json").read_text(encoding="utf-8"))
+    shown = "".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
+    assert {*made} == {file.name for file in PICTURES.glob("*.png")} == {*re.findall(r"pages/([\w-]+\.png)", shown)}
+    for name, record in made.items():
+        assert record["sha256"] == sha256((PICTURES / name).read_bytes()).hexdigest(), f"{name}: wanted `make pictures`"
+        assert record["navigation"] == [title for _, title in SECTIONS], f"{name}: wanted `make pictures`"
 
 
 def test_each_page_is_in_one_group_of_the_navigation() -> None:

@@ -1,15 +1,15 @@
-"""Home: what runs now, what is wrong in production, what the gates decided last, and the newest experiments."""
+"""Home: what got worse and since when, what runs now, and the newest experiments; of an empty store, how to fill it."""
 
 from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.dashboard.rendering import Page, Query, Site, render
 from evalflows.reports.decisions import newest_decisions
 from evalflows.reports.experiments import ListFilter, listed_experiments
+from evalflows.reports.fallen import fallen
 from evalflows.reports.names import versions_of
 from evalflows.store.queries.incidents import episodes, incidents
-from evalflows.store.store import no_experiments
 
-NEWEST = 5
-"""Experiments, decisions and incidents that are shown, at most."""
+NEWEST, WORST = 10, 12
+"""Experiments, and things that got worse, that are shown, at most."""
 
 REFRESH_S = 5
 """Seconds between two looks at what is running."""
@@ -30,12 +30,13 @@ def home_page(site: Site, query: Query) -> Page:
         count=newest.count,
         dataset=dataset,
         incidents=[episode for episode in episodes(incidents(site.store)) if not episode.is_over],
-        decisions=decisions[:NEWEST],
-        n_gates=len(decisions),
+        fallen=fallen(site.store),
+        passed=[decision for decision in decisions if decision.conclusion == "PASS"],
         excluded=excluded_metrics(
             site.store, {experiment.experiment_id: experiment.run_group for experiment in newest.experiments}
         ),
         most=NEWEST,
-        how_to_begin=no_experiments(site.store.layout),
+        worst=WORST,
+        root=site.store.layout.root,
     )
     return Page(title="Home", section="home", body=body, refresh_s=REFRESH_S if running else None)

@@ -368,13 +368,16 @@ def _all_of(*conditions: str | None) -> str | None:
 
 
 def _texts(trace: TraceWithTexts) -> tuple[str, str]:
-    """Return what was asked last and what was answered; of what holds no messages, all of it."""
-    asked, answer = last_user_text(messages_of(trace.input)), answer_text(messages_of(trace.output))
+    return asked_and_answered(_as_json(trace.input), _as_json(trace.output))
 
-    def text_of(said: Any, captured: str | None) -> str:
-        return said if isinstance(said, str) else shown_text(_as_json(captured))
 
-    return text_of(asked, trace.input), text_of(answer, trace.output)
+def asked_and_answered(inputs: str | None, outputs: str | None) -> tuple[str, str]:
+    """Return what was asked last and what was answered, of JSON; of what holds no messages, all of it."""
+    asked, answer = last_user_text(messages_of(inputs)), answer_text(messages_of(outputs))
+    return (
+        asked if isinstance(asked, str) else shown_text(inputs),
+        answer if isinstance(answer, str) else shown_text(outputs),
+    )
 
 
 def trace_page(site: Site, query: Query) -> Page:

@@ -152,7 +152,7 @@ def listed_experiments(
     with small_tables(store) as ask:
         rows = ask(ordered, [*values, limit, offset, *([metric] if metric else [])])
         (count,) = ask(f"select count(*) from ({_LIST})", values)[0]
-        metrics, found = _metrics(ask, [identity for identity, *_ in rows]), _choices(ask)
+        metrics, found = _metrics(ask, [identity for identity, *_ in rows]) if rows else {}, _choices(ask)
     counts = answer_counts(store, [identity for identity, *_ in rows])
     experiments = []
     for row in rows:

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from dashboards import addresses, dashboard
 from forms import picture, steady
 from hostile_answers import spec
+from production import produce, score, trace
 from running_up import until
 from selenium.common.exceptions import NoAlertPresentException
 from selenium.webdriver import Chrome, Keys
@@ -22,6 +23,7 @@ from evalflows.cli.main import cli
 from evalflows.store import connect
 from evalflows.store.files import FORMAT
 from evalflows.store.layout import Layout
+from evalflows.store.store import Store
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -48,6 +50,8 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for command in (["labels", "import", str(labels)], *adding):
         done = CliRunner().invoke(cli, command, env={"EVALFLOWS_STORE": str(folder)})
         assert done.exit_code == 0, done.output
+    said = score("one", "mode.rude", 1.0, evaluation="production", comment="It calls somebody a fool.")
+    produce(Store(folder), trace("one", "Am I right?", "No, you fool.", version="1.0"), scores=[said])
     return folder
 
 
@@ -322,3 +326,22 @@ def test_what_acts_would_be_noticed(browser: Chrome, tmp_path: Path) -> None:
     browser.get(page.as_uri())
     found = acting(browser)
     assert [one.split(" ")[0] for one in found] == ["IMG", "SCRIPT", "the", "unseen"]
+
+
+def test_home_and_failure_modes_are_not_cut_off(browser: Chrome, url: str) -> None:
+    for scheme, width in (("light", 1400), ("dark", 1280), ("light", 1024), ("dark", 390)):
+        look(browser, scheme, width, 900)
+        for address, shown in (("home", ".falls"), ("modes", ".grouped"), ("modes/rude", ".modes")):
+            browser.get(f"{url}/{address}")
+            assert browser.find_element("css selector", f".scroll > {shown}").is_displayed()
+            boxes = browser.find_elements("css selector", ".scroll" if width > 1000 else f".scroll:has(> {shown})")
+            left_out = [box.get_property("scrollWidth") - box.get_property("clientWidth") for box in boxes]
+            assert max(left_out) <= 0 and not is_wider(browser), (address, width, left_out)
+            assert not violations(browser), (address, width)
+    look(browser, "light", 1400, 900)
+    browser.get(f"{url}/home")
+    tables = browser.find_elements("css selector", "table")
+    assert "falls" in tables[0].get_attribute("class") and tables[1].rect["y"] < 500, "what got worse comes first"
+    browser.get(f"{url}/modes")
+    browser.find_element("tag name", "body").send_keys("j", Keys.ENTER)
+    until(lambda: "/modes/rude" in browser.current_url, 10)

@@ -204,7 +204,6 @@ def test_an_unexpected_file_of_modes_is_one_line(text: str, tmp_path: Path) -> N
         ("late?do=split&to=x&definition=y&example=7", "split: got examples [7] of late"),
         ("late?do=merge&into=late", "merge: got &#39;late&#39; into itself"),
         ("late?do=forget", "do: got &#39;forget&#39;, wanted one of rename"),
-        ("none", "no failure mode &#39;none&#39;, wanted one of late, rude"),
     ],
 )
 def test_a_wrong_edit_of_the_file_of_modes_is_one_line(
@@ -215,6 +214,8 @@ def test_a_wrong_edit_of_the_file_of_modes_is_one_line(
     browser = page_client()
     answer = browser.get(f"/modes/{asked_for}")
     assert answer.status_code == 400 and said in answer.text, answer.text
+    unknown = browser.get("/modes/none")
+    assert unknown.status_code == 404 and "no failure mode &#39;none&#39;, wanted one of late, rude" in unknown.text
 
 
 def mode(name: str) -> ModeSpec:

@@ -55,6 +55,7 @@ def addresses(store: Path) -> dict[str, str]:
         metrics = catalog.sql(
             "select distinct metric from scores where experiment_id is not null order by 1"
         ).fetchall()
+        modes = catalog.sql("select distinct mode from mode_items").fetchall()
         incidents = catalog.sql("select incident_id from incidents").fetchall()
         datasets = catalog.sql(
             "select name, example_id, coalesce(parent_snapshot_id, snapshot_id) "
@@ -84,6 +85,7 @@ def addresses(store: Path) -> dict[str, str]:
         ("comparison", links.comparison, comparisons),
         ("decision", links.decision, decisions),
         ("judge", links.judge, judges),
+        ("mode", lambda mode: links.page("modes", mode), modes),
         ("incident", links.incident, incidents),
         ("trace evaluation", links.evaluation, evaluations),
         ("trace", links.trace, traces),

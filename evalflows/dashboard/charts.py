@@ -122,23 +122,23 @@ def share_bar(parts: Sequence[tuple[str, float, str]], title: str, *, width: int
     return drawing(width, height, title, *drawn, class_="chart shares")
 
 
-def histogram(counts: Sequence[tuple[str, int]], title: str, *, width: int = 280, height: int = 96) -> Markup:
-    """Draw how many values there are of each kind, or in each interval: pairs of a label and a count, in order."""
+def histogram(counts: Sequence[tuple[str, int]], title: str, *, height: int = 96) -> Markup:
+    """Draw how many values there are of each kind, or in each interval, over all the width there is: pairs of a label
+    and a count, in order."""
     most = max((count for _, count in counts), default=0)
-    y, step, foot = Scale(0, most or 1, 0, height - 28), width / max(len(counts), 1), height - 14
+    y, step, foot = Scale(0, most or 1, 0, height - 28), 1 / max(len(counts), 1), height - 14
     drawn = []
     for index, (name, count) in enumerate(counts):
-        tall, middle = y(count), step * (index + 0.5)
+        tall, middle = y(count), _percent(step * (index + 0.5))
+        places = {"x": _percent(step * (index + 0.02)), "width": _percent(step * 0.96)}
         label = element("title", f"{name}: {count:,}")
-        drawn.append(
-            element("rect", label, class_="bar", x=step * index + 1, y=foot - tall, width=max(step - 2, 1), height=tall)
-        )
+        drawn.append(element("rect", label, class_="bar", y=foot - tall, height=tall, **places))
         if len(counts) <= 12:
             drawn.append(element("text", name, class_="tick", x=middle, y=height - 2, text_anchor="middle"))
             drawn.append(
                 element("text", f"{count:,}", class_="tick", x=middle, y=foot - tall - 2, text_anchor="middle")
             )
-    return drawing(width, height, title, *drawn, class_="chart histogram")
+    return drawing("100%", height, title, *drawn, class_="chart histogram")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -198,7 +198,7 @@ def timeline(
             if point.value is not None:
                 seen.add(point.alike)
             before = at
-        for place, alike in enumerate(dict.fromkeys(point.alike for point, _ in some)):
+        for place, alike in enumerate(dict.fromkeys(point.alike for point, _ in some if point.value is not None)):
             among = [(point, at) for point, at in some if point.alike == alike]
             dots = [shape for point, at in among for shape in _point(point, _percent(at), y)]
             drawn.append(element("g", _line(among, y, height), *dots, class_="hollow" if place % 2 else "filled"))

@@ -70,7 +70,7 @@ def test_the_table_has_the_figures_of_the_chart_newest_first(filled: Store) -> N
     assert [row[0] for row in rows] == [f"2026-01-0{day} 00:00" for day in (5, 4, 3, 2, 1)]
     assert [row[2] for row in rows] == ["0.500", "-", "0.250", "0.750", "0.500"]
     assert rows[4][1:6] == ["abcdef0", "0.500", "0.375 to 0.625", "-", "4 of 5"]
-    assert rows[4][7:9] == ["1.5000", "0.250"]
+    assert rows[4][7:9] == ["1.5000", "0.25 s"]
     assert rows[3][4] == "+0.250"
     assert rows[1][3] == "no value"
     assert rows[1][5] == "0 of 5"

@@ -7,14 +7,20 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import pairwise
 
 from markupsafe import Markup, escape
 
 from evalflows.analysis.figures import figure
 from evalflows.specs.escaping import escaped
 
-LEFT, RIGHT, TOP, BOTTOM = 52, 12, 10, 22
+TOP, BOTTOM = 10, 22
+"""Pixels above and below what a timeline draws; those beside it are the padding of `.timeline`."""
+
+INSIDE = 0.015
+"""The share of a timeline's width before the first point and after the last one."""
+
+NARROW, WIDE = 300, 860
+"""Widths for which labels are placed so that they do not overlap: those with room on a wide chart alone are `roomy`."""
 
 WHISKER_WIDTH, HEIGHT = 150, 20
 INSET = 6
@@ -35,7 +41,7 @@ def element(tag: str, *content: str | Markup, **attributes: str | float) -> Mark
 
 
 def drawing(
-    width: float,
+    width: float | str,
     height: float,
     title: str,
     *content: Markup,
@@ -45,13 +51,15 @@ def drawing(
 ) -> Markup:
     """Return a drawing whose title says in words what it shows, for tooltips and for people who do not see it.
 
-    One that `has_links` is a group, as what is in an image cannot be reached; one that `is_alone` can be a file.
+    One that `has_links` is a group, as what is in an image cannot be reached; one that `is_alone` can be a file. In one
+    whose width is in percent, places across are in percent, too.
     """
     named = {
         "role": "group" if has_links else "img",
         "aria-label": escaped(title),
-        "viewBox": f"0 0 {_number(width)} {_number(height)}",
     }
+    if not isinstance(width, str):
+        named["viewBox"] = f"0 0 {_number(width)} {_number(height)}"
     if is_alone:
         named["xmlns"] = "http://www.w3.org/2000/svg"
     return element("svg", element("title", title), *content, class_=class_, width=width, height=height, **named)
@@ -114,23 +122,23 @@ def share_bar(parts: Sequence[tuple[str, float, str]], title: str, *, width: int
     return drawing(width, height, title, *drawn, class_="chart shares")
 
 
-def histogram(counts: Sequence[tuple[str, int]], title: str, *, width: int = 280, height: int = 96) -> Markup:
-    """Draw how many values there are of each kind, or in each interval: pairs of a label and a count, in order."""
+def histogram(counts: Sequence[tuple[str, int]], title: str, *, height: int = 96) -> Markup:
+    """Draw how many values there are of each kind, or in each interval, over all the width there is: pairs of a label
+    and a count, in order."""
     most = max((count for _, count in counts), default=0)
-    y, step, foot = Scale(0, most or 1, 0, height - 28), width / max(len(counts), 1), height - 14
+    y, step, foot = Scale(0, most or 1, 0, height - 28), 1 / max(len(counts), 1), height - 14
     drawn = []
     for index, (name, count) in enumerate(counts):
-        tall, middle = y(count), step * (index + 0.5)
+        tall, middle = y(count), _percent(step * (index + 0.5))
+        places = {"x": _percent(step * (index + 0.02)), "width": _percent(step * 0.96)}
         label = element("title", f"{name}: {count:,}")
-        drawn.append(
-            element("rect", label, class_="bar", x=step * index + 1, y=foot - tall, width=max(step - 2, 1), height=tall)
-        )
+        drawn.append(element("rect", label, class_="bar", y=foot - tall, height=tall, **places))
         if len(counts) <= 12:
             drawn.append(element("text", name, class_="tick", x=middle, y=height - 2, text_anchor="middle"))
             drawn.append(
                 element("text", f"{count:,}", class_="tick", x=middle, y=foot - tall - 2, text_anchor="middle")
             )
-    return drawing(width, height, title, *drawn, class_="chart histogram")
+    return drawing("100%", height, title, *drawn, class_="chart histogram")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +151,7 @@ class Point:
     high: float | None = None
     title: str  # in words
     kind: str = ""  # `better`, `worse` or empty: the colour
-    is_break: bool = False  # values from here on are not comparable with earlier ones
+    alike: tuple[str | None, ...] = ()  # points of a series that have the same can be compared, and are connected
     is_release: bool = False  # the target has changed
     href: str | None = None
     series: int = 0  # which of several lines it is on
@@ -156,65 +164,113 @@ def timeline(
     *,
     bounds: Sequence[float] = (),
     marks: Sequence[tuple[datetime, str]] = (),
-    width: int = 640,
     height: int = 200,
 ) -> Markup:
-    """Draw points with intervals, those of a series in order of time; a dashed line stands for a break or a bound, a
-    thin one for a release. `marks` are releases by name, between points."""
+    """Draw points with intervals over all the width there is, those of a series in order of time; a line connects those
+    that can be compared, whose dots are hollow in every other group. A dashed line stands for a break or a bound, a
+    thin one for a release. `marks` are releases by name: one at the first point says what it was, each later one stands
+    before the first point at or after it."""
     ends = [*_ends(points), *bounds]
     low, high = domain(ends)
     if all(end is None or end >= 0 for end in ends):
         low = max(low, 0.0)  # no axis below 0 for what cannot be negative, such as a cost
-    top = TOP + ROW / 2 if marks else TOP
-    y = Scale(low, high, height - BOTTOM, top)
-    x = _times(points, LEFT, width - RIGHT)
+    top, foot = TOP + ROW / 2 if marks else TOP, height - BOTTOM
+    y, x = Scale(low, high, foot, top), _times(points)
+    ticks = y.ticks()
+    digits = max(0, -math.floor(math.log10(ticks[1] - ticks[0]) + 1e-9)) if len(ticks) > 1 else None
     parts = [
         drawn
-        for tick in y.ticks()
+        for tick in ticks
         for drawn in (
-            element("line", class_="grid", x1=LEFT, x2=width - RIGHT, y1=y(tick), y2=y(tick)),
-            element("text", figure(tick, metric), class_="tick", x=LEFT - 6, y=y(tick) + 4, text_anchor="end"),
+            element("line", class_="grid", x1=0, x2="100%", y1=y(tick), y2=y(tick)),
+            element("text", figure(tick, metric, digits=digits), class_="tick", x=-6, y=y(tick) + 4, text_anchor="end"),
         )
     ]
-    parts += [element("line", class_="mark", x1=LEFT, x2=width - RIGHT, y1=y(bound), y2=y(bound)) for bound in bounds]
-    parts += _named_marks(marks, points, x, top, height - BOTTOM)
+    parts += [element("line", class_="mark", x1=0, x2="100%", y1=y(bound), y2=y(bound)) for bound in bounds]
+    parts += _named_marks(marks, points, x, top, foot)
     for number in dict.fromkeys(point.series for point in points):
-        places = [index for index, point in enumerate(points) if point.series == number]
-        some, at = [points[index] for index in places], [x[index] for index in places]
-        ends_y = {"y1": top, "y2": height - BOTTOM}
-        drawn = [
-            element("line", class_="break" if point.is_break else "release", x1=middle, x2=middle, **ends_y)
-            for (before, after), point in zip(pairwise(at), some[1:], strict=True)
-            if point.is_break or point.is_release
-            for middle in [(before + after) / 2]
-        ]
-        drawn += _lines(some, at, y)
-        drawn += [shape for point, centre in zip(some, at, strict=True) for shape in _point(point, centre, y)]
+        some = [(point, at) for point, at in zip(points, x, strict=True) if point.series == number]
+        drawn, seen, before = [], set[tuple[str | None, ...]](), 0.0
+        for point, at in some:
+            is_break = point.value is not None and point.alike not in seen
+            if seen and (is_break or point.is_release):
+                drawn.append(_upright("break" if is_break else "release", (before + at) / 2, top, foot))
+            if point.value is not None:
+                seen.add(point.alike)
+            before = at
+        for place, alike in enumerate(dict.fromkeys(point.alike for point, _ in some if point.value is not None)):
+            among = [(point, at) for point, at in some if point.alike == alike]
+            dots = [shape for point, at in among for shape in _point(point, _percent(at), y)]
+            drawn.append(element("g", _line(among, y, height), *dots, class_="hollow" if place % 2 else "filled"))
         parts.append(element("g", *drawn, class_=f"series-{number}"))
-    by_time = sorted(range(len(points)), key=lambda index: points[index].at)
-    for index, anchor in ((0, "start"), (-1, "end"))[: min(len(points), 2)]:
-        day = f"{points[by_time[index]].at:%Y-%m-%d}"
-        parts.append(element("text", day, class_="tick", x=x[by_time[index]], y=height - 6, text_anchor=anchor))
+    parts += _days(points, x, height - 6)
     has_links = any(point.href for point in points)
-    return drawing(width, height, title, *parts, class_="chart timeline", has_links=has_links)
+    return drawing("100%", height, title, *parts, class_="chart timeline", has_links=has_links)
+
+
+def _percent(share: float) -> str:
+    return f"{_number(100 * share)}%"
+
+
+def _upright(kind: str, at: float, top: float, foot: float, *content: Markup) -> Markup:
+    return element("line", *content, class_=kind, x1=_percent(at), x2=_percent(at), y1=top, y2=foot)
+
+
+def _line(points: Sequence[tuple[Point, float]], y: Scale, height: float) -> Markup:
+    """Draw the line through points, in a drawing of its own that is stretched: lines have no places in percent."""
+    lines = _lines([point for point, _ in points], [1000 * at for _, at in points], y)
+    stretched = {"viewBox": f"0 0 1000 {_number(height)}", "preserveAspectRatio": "none"}
+    return element("svg", *lines, width="100%", height=height, **stretched) if lines else Markup()
+
+
+def _days(points: Sequence[Point], x: Sequence[float], y: float) -> list[Markup]:
+    """Name the day of the first and the last point, and of others where there is room; of one day, the times."""
+    order = sorted(range(len(points)), key=lambda index: points[index].at)
+    if not order:
+        return []
+    first, last = points[order[0]].at, points[order[-1]].at
+    is_one_day = first.date() == last.date() and first != last
+    times = [f"{points[index].at:{'%H:%M' if is_one_day else '%Y-%m-%d'}}" for index in order]
+    begin = f"{first:%Y-%m-%d %H:%M}" if is_one_day else times[0]
+    ends = [(x[order[0]], begin, "middle" if len(order) == 1 else "start"), (x[order[-1]], times[-1], "end")]
+    between = [(x[index], time, "middle") for index, time in zip(order[1:-1], times[1:-1], strict=True)]
+    told_once = {label[1]: label for label in reversed([*ends[: len(order)], *between])}
+    return _labels(reversed(told_once.values()), y)
+
+
+def _labels(labels: Iterable[tuple[float, str, str]], y: float) -> list[Markup]:
+    """Write labels, each with a place, a text and an anchor, without those that would overlap an earlier one."""
+    parts = []
+    taken: dict[int, list[tuple[float, float]]] = {WIDE: [], NARROW: []}
+    for at, text, anchor in labels:
+        size, kind = LETTER * (len(text) + 1), "tick"
+        for width, others in taken.items():
+            begin = at * width - {"start": 0, "middle": size / 2, "end": size}[anchor]
+            if any(begin < end and start < begin + size for start, end in others):
+                kind = "" if width == WIDE else "tick roomy"
+                break
+            others.append((begin, begin + size))
+        if kind:
+            parts.append(element("text", text, class_=kind, x=_percent(at), y=y, text_anchor=anchor))
+    return parts
 
 
 def _named_marks(
     marks: Sequence[tuple[datetime, str]], points: Sequence[Point], x: Sequence[float], top: float, foot: float
 ) -> list[Markup]:
-    """Draw each mark before the first point at or after its time, with its name where there is room for it."""
-    parts, free = [], 0.0
+    """Draw each mark before the first point at or after its time, one at the first point without a line, with its name
+    where there is room for it."""
+    parts, labels = [], []
     for at, name in marks:
-        position = next((index for index, point in enumerate(points) if point.at >= at), 0)
-        if position == 0:
-            continue  # before the first point, or after the last one
-        middle = (x[position - 1] + x[position]) / 2
-        parts.append(element("line", element("title", name), class_="release", x1=middle, x2=middle, y1=top, y2=foot))
+        position = next((index for index, point in enumerate(points) if point.at >= at), None)
+        if position is None or (position == 0 and at < points[0].at):
+            continue  # after the last point, or before the first one
+        middle = (x[max(position - 1, 0)] + x[position]) / 2
+        if position:
+            parts.append(_upright("release", middle, top, foot, element("title", name)))
         label = name if len(name) <= MOST_LETTERS_OF_MARK else f"{name[: MOST_LETTERS_OF_MARK - 1]}…"
-        if middle - LETTER * len(label) / 2 >= free:
-            parts.append(element("text", label, class_="tick", x=middle, y=top - 4, text_anchor="middle"))
-            free = middle + LETTER * (len(label) / 2 + 1)
-    return parts
+        labels.append((middle, label, "start" if middle < 0.2 else "end" if middle > 0.8 else "middle"))
+    return [*parts, *_labels(labels, top - 4)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,27 +320,27 @@ def _ends(points: Sequence[Point]) -> list[float | None]:
     return [value for point in points for value in (point.value, point.low, point.high)]
 
 
-def _times(points: Sequence[Point], start: float, end: float) -> list[float]:
-    """Return each point's place, by its time; evenly if all have the same time."""
+def _times(points: Sequence[Point]) -> list[float]:
+    """Return each point's place as a share of the width, by its time; evenly if all have the same time."""
     seconds = [point.at.timestamp() for point in points]
     if not seconds or min(seconds) == max(seconds):
-        return [start + (end - start) * (index + 0.5) / len(points) for index in range(len(points))]
-    scale = Scale(min(seconds), max(seconds), start + 8, end - 8)
+        return [(index + 0.5) / len(points) for index in range(len(points))]
+    scale = Scale(min(seconds), max(seconds), INSIDE, 1 - INSIDE)
     return [scale(second) for second in seconds]
 
 
 def _lines(points: Sequence[Point], x: Sequence[float], y: Scale) -> list[Markup]:
-    """Draw the line through the points; a missing value and a break interrupt it."""
+    """Draw the line through the points; a missing value interrupts it."""
     runs: list[list[str]] = [[]]
     for point, at in zip(points, x, strict=True):
-        if point.value is None or point.is_break:
+        if point.value is None:
             runs.append([])
-        if point.value is not None:
+        else:
             runs[-1].append(f"{at:.1f},{y(point.value):.1f}")
     return [element("polyline", class_="line", points=" ".join(run)) for run in runs if len(run) > 1]
 
 
-def _point(point: Point, x: float, y: Scale) -> list[Markup]:
+def _point(point: Point, x: str, y: Scale) -> list[Markup]:
     if point.value is None:
         return []
     parts = [element("title", point.title), element("circle", class_="dot", cx=x, cy=y(point.value), r=4)]

@@ -27,7 +27,7 @@ from evalflows.reports.markdown_pages import MOST_CANDIDATES
 from evalflows.reports.names import names_apart
 from evalflows.reports.partings import partings_of
 from evalflows.reports.picture import Card, card_of_results
-from evalflows.reports.results import Means, Result, drawing_scales, means_of
+from evalflows.reports.results import WITHIN_MARGIN, Means, Result, drawing_scales, means_of
 from evalflows.reports.side_by_side import RowFilter, RowSort, found_examples, inputs_of, side_by_side, wanted_examples
 from evalflows.reports.slices import SLICE_COLUMNS, slice_cells
 from evalflows.reports.word_diff import WordDiff, answers_apart, has_much_in_common, word_diff
@@ -49,6 +49,9 @@ LINKED: tuple[Change, ...] = ("improved", "regressed", "flipped", "changed", "mi
 
 MINOR = ("tokens", LENGTH)
 """Measures that are shown below the others."""
+
+CALM = ("no_significant_difference", "too_brief")
+"""Reasons for a verdict without a difference that are no lack of evidence."""
 
 LEAST_AXIS = 0.1
 """The end of the axis of differences, at least: a tenth of the range."""
@@ -270,6 +273,16 @@ class MetricRows:
     def is_minor(self) -> bool:
         return self.metric in MINOR
 
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether no candidate has a significant difference, and no value or evidence lacks for saying so."""
+        sides = [self.baseline, *self.candidates]
+        return (
+            bool(self.candidates)
+            and all(side and not side.missing for side in sides)
+            and all(one.conclusion in WITHIN_MARGIN or one.reason_code in CALM for one in self.candidates)
+        )
+
     def means(self, result: Result) -> Means | None:
         """Return the means of a candidate and the baseline that stand beside their difference."""
         return means_of(result, self.baseline)
@@ -429,14 +442,16 @@ def wanted_of(site: Site, asked: CompareQuery) -> Wanted:
 
 def most_regressed(kept: KeptComparison) -> str | None:
     """Return the evaluators' metric in which most examples got worse, or flipped, else better: what one looks at first.
+    Those with a significant difference come before others, in which examples change by chance.
 
     None if the systems share no metric of an evaluator.
     """
-    moved = dict.fromkeys(kept.listed_metrics, (0, 0))
+    differ = {result.metric for result in kept.diff.results if result.conclusion in ("better", "worse")}
+    moved = {metric: (metric in differ, 0, 0) for metric in kept.listed_metrics}
     for count in kept.diff.counts:
         if count.metric in moved:
-            worse, better = moved[count.metric]
-            moved[count.metric] = worse + count.regressed + count.flipped, better + count.improved
+            differs, worse, better = moved[count.metric]
+            moved[count.metric] = differs, worse + count.regressed + count.flipped, better + count.improved
     return max(moved, key=lambda metric: moved[metric], default=None)
 
 

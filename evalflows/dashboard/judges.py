@@ -75,7 +75,7 @@ def _anchor_points(site: Site, runs: Sequence[judges.AnchoredRun]) -> dict[str, 
                 title=f"{run.began:%Y-%m-%d %H:%M}: off by {figure(run.error, run.metric, signed=True)} on {run.n} "
                 f"anchors{served}{', the judge has drifted' if run.changed in ('judge', 'both') else ''}",
                 kind="worse" if run.changed in ("judge", "both") else "",
-                is_break=last is not None and last.evaluator_version != run.evaluator_version,
+                alike=(run.evaluator_version,),
                 is_release=bool(served),
                 href=site.links.experiment(run.owner) if run.is_experiment else None,
             )

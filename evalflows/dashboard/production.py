@@ -246,7 +246,7 @@ def _versions(site: Site, watched: Sequence[_Watched]) -> list[tuple[datetime, s
 def _one_watched(site: Site, rows: Sequence[WatchedWindowRow], alarms: Mapping[_LookKey, Incident]) -> _Watched:
     last = rows[-1]
     shown = [row for row in rows if row.window_start >= last.window_start - timedelta(days=DAYS.get(last.size, 90))]
-    points = [_look(site, row, before, alarms) for before, row in zip([None, *shown], shown, strict=False)]
+    points = [_look(site, row, alarms) for row in shown]
     return _Watched(
         rule=last.rule,
         slice=last.slice,
@@ -259,9 +259,7 @@ def _one_watched(site: Site, rows: Sequence[WatchedWindowRow], alarms: Mapping[_
     )
 
 
-def _look(
-    site: Site, row: WatchedWindowRow, before: WatchedWindowRow | None, alarms: Mapping[_LookKey, Incident]
-) -> Point:
+def _look(site: Site, row: WatchedWindowRow, alarms: Mapping[_LookKey, Incident]) -> Point:
     incident = alarms.get((row.rule, row.slice, row.window_start))
     value = estimate_text(row.value, row.ci_low, row.ci_high, row.metric)
     return Point(
@@ -272,7 +270,7 @@ def _look(
         title=f"{row.window_start:%Y-%m-%d %H:%M}: {value}, n {row.n}, {row.missing} missing"
         + (f"; alarm: {incident.text}" if incident else ""),
         kind="worse" if incident or row.outcome == "violated" else "",
-        is_break=before is not None and before.evaluator_version != row.evaluator_version,
+        alike=(row.evaluator_version,),
         href=site.links.incident(incident.incident_id) if incident else None,
     )
 

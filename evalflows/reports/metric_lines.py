@@ -1,7 +1,7 @@
 """Metrics of experiments over time.
 
-The mart `metric_history` says the same, but it counts the scores of all runs, whose files are opened for that: on 2,000
-experiments that takes seconds, and `small_tables` milliseconds.
+The mart `metric_history` has the same means, but it counts the scores of all runs, whose files are opened for that: on
+2,000 experiments that takes seconds, and `small_tables` milliseconds.
 """
 
 from collections.abc import Sequence
@@ -25,6 +25,11 @@ _LINES = """
 select name, target, arg_max(spec ->> 'name', started_at), count(*), max(started_at) from staging.experiments
 where $1::varchar is null or dataset_name = $1
 group by name, target order by count(*) desc, max(started_at) desc, name, target
+"""
+
+_OF_LINES = """
+select distinct dataset_name from staging.experiments
+where dataset_name is not null and list_contains($1, [name, target]) order by 1
 """
 
 _ALL_METRICS = "select distinct metric from staging.estimates where slice is null order by metric"
@@ -65,7 +70,11 @@ class LinePoint:
     reason: str | None  # why there is no interval, or no mean
     scored: int  # examples with a value
     n_examples: int
+    snapshot_id: str
+    evaluator_version: str | None  # None: the run has no value of the metric
+    previous_id: str | None  # of the last run before it, with a mean, on the same examples by the same evaluator
     previous_mean: float | None
+    is_break: bool  # no run before it with a mean can be compared with it. Another target is what one compares
     evaluator_changed: bool  # since the run before
     target_changed: bool
     dataset_changed: bool
@@ -77,11 +86,6 @@ class LinePoint:
         """What changed since the run before."""
         changed = {"evaluator": self.evaluator_changed, "target": self.target_changed, "dataset": self.dataset_changed}
         return [name for name, has_changed in changed.items() if has_changed]
-
-    @property
-    def is_break(self) -> bool:
-        """Whether values from here on are not comparable with earlier ones. Another target is what one compares."""
-        return self.evaluator_changed or self.dataset_changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +105,7 @@ class MetricLines:
     n_left_out: int  # lines that were asked for, and are too many
     metrics: Sequence[str]  # of the lines, built-in measures last
     metric: str | None  # None: they have none
+    datasets: Sequence[str]  # of the lines' runs
 
     @property
     def specs(self) -> list[str]:
@@ -130,7 +135,9 @@ def metric_lines(
         asked: Sequence[str | None] = names or [None]
         meant = list(dict.fromkeys(line for name in asked for line in _meant(known, name, target)))
         shown = meant[:MOST_LINES]
-        metrics = [text for (text,) in ask(_METRIC_LINES, [[[line.name, line.target] for line in shown], [*MEASURES]])]
+        both = [[line.name, line.target] for line in shown]
+        metrics = [text for (text,) in ask(_METRIC_LINES, [both, [*MEASURES]])]
+        datasets = [text for (text,) in ask(_OF_LINES, [both])]
         chosen = metric if metric in metrics else next(iter(metrics), None)
         lines = [
             MetricLine(
@@ -139,7 +146,9 @@ def metric_lines(
             for line in shown
         ]
     n_left_out = len(meant) - len(shown)
-    return MetricLines(known=known, lines=lines, n_left_out=n_left_out, metrics=metrics, metric=chosen)
+    return MetricLines(
+        known=known, lines=lines, n_left_out=n_left_out, metrics=metrics, metric=chosen, datasets=datasets
+    )
 
 
 def provider_changes(store: Store, experiments: Sequence[str]) -> set[str]:
@@ -187,8 +196,11 @@ with measured as (
            t.mean, t.ci_low, t.ci_high,
            coalesce(t.reason, case when t.experiment_id is null then
                case when e.state = 'running' then 'it is running' else 'no value' end end) as reason,
-           coalesce(t.n_examples, 0) as scored, e.n_examples, lag(t.mean) over run as previous_mean,
-           coalesce(lag(t.evaluator_version) over run <> t.evaluator_version, false) as evaluator_changed,
+           coalesce(t.n_examples, 0) as scored, e.n_examples, e.snapshot_id, t.evaluator_version,
+           lag(case when t.mean is not null then e.experiment_id end ignore nulls) over alike as previous_id,
+           lag(t.mean ignore nulls) over alike as previous_mean,
+           t.mean is not null and previous_id is null and lag(t.mean ignore nulls) over run is not null as is_break,
+           coalesce(lag(t.evaluator_version ignore nulls) over run <> t.evaluator_version, false) as evaluator_changed,
            coalesce(lag(concat_ws(' ', e.target_version, e.application_version)) over run
                     <> concat_ws(' ', e.target_version, e.application_version), false) as target_changed,
            coalesce(lag(e.snapshot_id) over run <> e.snapshot_id, false) as dataset_changed,
@@ -197,7 +209,8 @@ with measured as (
     left join staging.estimates t on t.experiment_id = e.experiment_id and t.metric = $3 and t.slice is null
     left join measured m on m.experiment_id = e.experiment_id
     where e.name = $1 and e.target = $2 and ($5::varchar is null or e.dataset_name = $5)
-    window run as (order by e.started_at, e.experiment_id)
+    window run as (order by e.started_at, e.experiment_id),
+           alike as (partition by t.evaluator_version, e.snapshot_id order by e.started_at, e.experiment_id)
 )
 from (from points order by started_at desc, experiment_id desc limit $4) order by started_at, experiment_id
 """

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from answered import answered
 from axe_core_python.selenium import Axe
 from click.testing import CliRunner
 from dashboards import addresses, dashboard
@@ -142,17 +143,91 @@ def test_counts_in_column_heads_filter_what_is_shown(browser: Chrome, everything
 
 HEIGHTS = """return [...document.querySelectorAll("table.lines tbody tr")].filter((row) => row.offsetParent)
 .map((row) => row.getBoundingClientRect().height)"""
-LEFT_OUT = "return [...document.querySelectorAll('.scroll')].map((box) => box.scrollWidth - box.clientWidth)"
+CUT_OFF = """return [...document.querySelectorAll(".scroll")]
+.filter((box) => box.checkVisibility({contentVisibilityAuto: true}) && box.scrollWidth > box.clientWidth)
+.map((box) => `${box.ariaLabel} by ${box.scrollWidth - box.clientWidth}`)"""
+CHARTS = """return [...document.querySelectorAll("svg.timeline, svg.histogram")].filter((one) => one.checkVisibility())
+.map((one) => [one.getBoundingClientRect(), one.parentElement, getComputedStyle(one.parentElement)])
+.filter(([box, of, style]) => Math.abs(
+    box.width - of.clientWidth + parseFloat(style.paddingLeft) + parseFloat(style.paddingRight)) > 1)
+.map(([box, of]) => `${box.width} of ${of.clientWidth}`)"""
+HEIGHTS_OF_CHARTS = """return [...document.querySelectorAll(".sides, .charts")].map((some) => new Set(
+[...some.querySelectorAll(":scope > .card > svg.chart")].map((one) => one.getBoundingClientRect().height)).size)"""
+
+
+def test_nothing_is_cut_off_and_charts_take_the_width_they_have(browser: Chrome, everything: Path, url: str) -> None:
+    problems = []
+    pages = addresses(everything)
+    pages["systems over time"] = "/over-time?name=kept-long&name=kept-brief"
+    for page, address in pages.items():
+        browser.get(url + address)
+        for width in (1024, 1280, 1400, 390):
+            for scheme in ("light", "dark"):
+                look(browser, scheme, width, 800)
+                found = [*(browser.execute_script(CUT_OFF) if width > 390 else []), *browser.execute_script(CHARTS)]
+                if is_wider(browser):
+                    found.append("wider than the window")
+                if max(browser.execute_script(HEIGHTS_OF_CHARTS), default=0) > 1:
+                    found.append("charts of several heights")
+                problems += [f"{page}, {width}, {scheme}: {one}" for one in found]
+    assert not problems, "\n".join(problems)
+
+
+TOPS = """const [list, reasons, answers] = [
+    "[data-list] a", ".pane .reason", ".answers > section > :is(.text, .md)",
+].map((one) => [...document.querySelectorAll(one)].map((each) => each.getBoundingClientRect()));
+return [list.filter((box) => box.bottom < innerHeight).length, ...reasons.map((box) => innerHeight - box.bottom),
+    ...answers.map((box) => innerHeight - box.top)]"""
+ONE_LINE = """return [...document.querySelectorAll(".compared-metrics")].filter((one) => one.checkVisibility(
+    {contentVisibilityAuto: true})).flatMap((table) => [...table.querySelectorAll("tbody tr, .whisker + span")].map(
+    (one) => one.matches("tr") ? one.getBoundingClientRect().height - 27
+        : Math.abs(one.getBoundingClientRect().top - one.previousElementSibling.getBoundingClientRect().top) - 8))"""
+
+
+@pytest.mark.parametrize("changed", [6, 8])
+def test_eight_metrics_and_the_first_changed_example_with_both_answers_are_on_the_first_screen(
+    browser: Chrome, store_root: Path, screenshots: Path, changed: int
+) -> None:
+    metrics = ("answer_relevance", "cites_source", "context_precision", "correctness", "faithfulness", "helpful")
+    examples = [f"q{number:02}" for number in range(30)]
+    rows = [{"id": one, "inputs": f"How can I return parcel {one}, which I paid by bill?"} for one in examples]
+    for place, name in enumerate(("bm25", "rerank")):
+        scores = {
+            metric: {
+                one: (0.8 if number % 2 else 0.2) if place and number < changed else 0.5 + 0.02 * (index % 3)
+                for index, one in enumerate(examples)
+            }
+            for number, metric in enumerate((*metrics, "structure", "tone"))
+        }
+        said = dict.fromkeys(examples, f"{name}: open the order, choose Return, print the label, and keep it. " * 6)
+        answered(name, said, scores, place=place, rows=rows)
+    with dashboard(store_root) as url:
+        for scheme, width, height in (("light", 1400, 900), ("dark", 1280, 720)):
+            look(browser, scheme, width, height)
+            browser.get(f"{url}/compare?baseline=bm25&candidate=rerank")
+            picture(browser, screenshots / f"compare-{changed}-{width}.png")
+            listed, *room = browser.execute_script(TOPS)
+            assert listed >= 5 and len(room) == 4, (width, listed, room)
+            assert min(room[:2]) >= 0 and min(room[2:]) >= 40, (width, "reasons, and two lines of both answers", room)
+            lines = browser.execute_script(ONE_LINE)
+            assert len(lines) == 2 * changed and max(lines) <= 0, (width, "plot and figures in a line each", lines)
+            assert browser.execute_script(CUT_OFF) == []
+            chosen = browser.find_element("css selector", "[data-list] [aria-current] .badge")
+            assert "regressed" in (chosen.get_attribute("class") or "")
+            folded = browser.find_elements("css selector", ".folds summary")[0]
+            unchanged = "No significant difference: structure +0.000, tone +0.000" if changed == 6 else "Also"
+            assert folded.text.startswith(unchanged) and folded.rect["height"] < 24
+            folded.click()
+            assert len(browser.execute_script(ONE_LINE)) > len(lines), "what is folded opens"
+            assert browser.execute_script(CUT_OFF) == [] and violations(browser) == [] and complaints(browser) == []
 
 
 def test_lists_are_lines_and_a_box_opens_a_run(browser: Chrome, url: str) -> None:
-    for scheme, width in (("light", 1400), ("dark", 1400)):
-        look(browser, scheme, width, 900)
-        for name in ("experiments", "datasets", "decisions", "pairwise"):
-            browser.get(f"{url}/{name}")
-            heights = browser.execute_script(HEIGHTS)
-            assert heights and max(heights) < 27, (name, heights)
-            assert max(browser.execute_script(LEFT_OUT)) <= 0, (name, "cut off at the right edge")
+    look(browser, "light", 1400, 900)
+    for name in ("experiments", "datasets", "decisions", "pairwise"):
+        browser.get(f"{url}/{name}")
+        heights = browser.execute_script(HEIGHTS)
+        assert heights and max(heights) < 27, (name, heights)
     browser.get(f"{url}/experiments")
     folded = len(browser.execute_script(HEIGHTS))
     browser.find_element("css selector", "input.opens").click()

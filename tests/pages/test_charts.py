@@ -38,25 +38,37 @@ def test_a_histogram_has_a_bar_for_each_count() -> None:
     assert not of_class(parsed(histogram([], "nothing")), "bar")
 
 
-def points(*values: float | None, broken: int | None = None) -> list[Point]:
+def points(*values: float | None, alike: str = "") -> list[Point]:
     return [
-        Point(
-            at=DAY + timedelta(days=place), value=value, low=None, high=None, title=f"{value}", is_break=place == broken
-        )
+        Point(at=DAY + timedelta(days=place), value=value, title=f"{value}", alike=(*alike[place : place + 1],))
         for place, value in enumerate(values)
     ]
 
 
-def test_a_missing_value_and_a_break_interrupt_the_line() -> None:
+def test_lines_connect_what_is_comparable_and_a_missing_value_interrupts_them() -> None:
     def runs(drawn: str) -> list[int]:
         return [len((line.get("points") or "").split()) for line in of_class(parsed(drawn), "line")]
 
     assert runs(timeline(points(1, 2, 3, 4), "score", "all")) == [4]
     assert runs(timeline(points(1, 2, None, 3, 4), "score", "a gap")) == [2, 2]
-    drawn = timeline(points(1, 2, 3, 4, broken=2), "score", "a break")
+    drawn = timeline(points(1, 2, 3, 4, alike="aabb"), "score", "a break")
     assert runs(drawn) == [2, 2]
     assert len(of_class(parsed(drawn), "break")) == 1
+    in_turn = timeline(points(1, 9, 2, 8, 3, alike="ababa"), "score", "two datasets in turn")
+    assert runs(in_turn) == [3, 2] and len(of_class(parsed(in_turn), "break")) == 1
     assert runs(sparkline([1, None, 2, 3], "small")) == [2]
+
+
+def test_labels_do_not_overlap_and_some_have_room_on_a_wide_chart_alone() -> None:
+    marks = [(DAY + timedelta(days=place), f"v{place}" * 3) for place in range(30)]
+    root = parsed(timeline(points(*range(30)), "score", "versions", marks=marks))
+    names = {(one.text, one.get("class")) for one in of_class(root, "tick") if "v" in (one.text or "")}
+    assert ("v0v0v0", "tick") in names and 2 <= len([one for one in names if one[1] == "tick"]) < 8
+    assert 8 <= len(names) < 20 and ("2026-01-30", "tick") in {(one.text, one.get("class")) for one in root.iter()}
+    hours = parsed(
+        timeline([Point(at=DAY + timedelta(hours=one), value=1, title="") for one in (1, 5)], "score", "day")
+    )
+    assert [one.text for one in of_class(hours, "tick")][-2:] == ["2026-01-01 01:00", "05:00"]
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,8 @@ def fill() -> Store:
     run(store, 3, None, version="e2")
     run(store, 4, 0.5, version="e2", target_version="t2", snapshot_id="other")
     run(store, 5, 0.125, name="other", target="other")
+    for day, snapshot in enumerate(("snap", "other") * 2, 6):
+        run(store, day, day / 10, name="both", target="both", snapshot_id=snapshot, dataset_name=snapshot)
     return store
 
 
@@ -66,41 +68,54 @@ def test_the_table_has_the_figures_of_the_chart_newest_first(filled: Store) -> N
     body, shown = page(filled)
     rows = shown.rows[1:]
     assert [row[0] for row in rows] == [f"2026-01-0{day} 00:00" for day in (5, 4, 3, 2, 1)]
-    assert [row[1] for row in rows] == ["0.500", "-", "0.250", "0.750", "0.500"]
-    assert rows[4][2:5] == ["0.375 to 0.625", "-", "4 of 5"]
-    assert (rows[4][6], rows[4][7], rows[4][8]) == ("abcdef01 main", "1.5000", "0.250")
-    assert rows[3][3] == "+0.250"
-    assert rows[1][2] == "no value"
-    assert rows[1][4] == "0 of 5"
-    assert body.count('class="break"') == 3 * 2, "two changes, in three charts"
-    assert body.count('class="release"') == 3, "another target can be compared"
+    assert [row[2] for row in rows] == ["0.500", "-", "0.250", "0.750", "0.500"]
+    assert rows[4][1:6] == ["abcdef0", "0.500", "0.375 to 0.625", "-", "4 of 5"]
+    assert rows[4][7:9] == ["1.5000", "0.25 s"]
+    assert rows[3][4] == "+0.250"
+    assert rows[1][3] == "no value"
+    assert rows[1][5] == "0 of 5"
+    assert body.count('class="break"') == 3, "another evaluator and dataset; of cost and latency only the dataset"
+    assert body.count('class="release"') == 6, "another target can be compared"
+    assert '<text class="tick" x="1.5%"' in body and ">abcdef0</text>" in body, "the first version is named, too"
 
 
 def test_what_changed_is_named_and_makes_figures_not_comparable(filled: Store) -> None:
     _, shown = page(filled)
     newest, _, judged_anew, second, first = shown.rows[1:]
-    assert judged_anew[3] == "not comparable"
-    assert judged_anew[5] == "evaluator target"
-    assert newest[5] == "target dataset"
-    assert (second[3], second[5], first[5]) == ("+0.250", "target", "-")
-    assert ("with the run before", "/compare?baseline=exp-00&candidate=exp-01") in shown.links
+    assert judged_anew[4] == "not comparable"
+    assert judged_anew[6] == "evaluator target"
+    assert newest[6] == "target dataset"
+    assert (second[4], second[6], first[6]) == ("+0.250", "target", "-")
+    assert ("+0.250", "/compare?baseline=exp-00&candidate=exp-01") in shown.links
     assert "/experiments/exp-04" in {address for _, address in shown.links}
 
 
 def test_a_line_and_a_metric_are_chosen(filled: Store) -> None:
     _, shown = page(filled, name="other", target="other", metric="latency")
-    assert [row[1] for row in shown.rows[1:]] == ["0.250"]
+    assert [row[2] for row in shown.rows[1:]] == ["0.250"]
     _, shown = page(filled, name="other", target="bot")
-    assert [row[1] for row in shown.rows[1:]] == ["0.125"], "the form keeps what was chosen before"
+    assert [row[2] for row in shown.rows[1:]] == ["0.125"], "the form keeps what was chosen before"
+
+
+def test_runs_on_two_datasets_in_turn_are_two_lines_and_each_is_compared_with_the_last_on_its_own(
+    filled: Store,
+) -> None:
+    body, shown = page(filled, name="both")
+    assert [row[4] for row in shown.rows[1:]] == ["+0.200", "+0.200", "not comparable", "-"]
+    assert ("+0.200", "/compare?baseline=exp-07&candidate=exp-09") in shown.links
+    chart = body[: body.index("Cost (USD)")]
+    assert chart.count("<polyline") == 2 and chart.count('class="break"') == 1
+    assert [row[2] for row in page(filled, name="both", dataset="snap")[1].rows[1:]] == ["0.800", "0.600"]
+    assert '<select name="dataset"><option value="">all</option><option>other</option>' in body
 
 
 def test_several_systems_are_drawn_in_one_chart_with_a_legend(filled: Store) -> None:
     body, shown = page(filled, name=["other", "bot"], metric="right")
     legend = body[body.index('class="chips legend"') :]
     assert legend.index("other") < legend.index("bot")
-    chart = body[body.index("Chart of right") : body.index("Cost (USD)")]
+    chart = body[body.index('class="chart timeline"') : body.index("Cost (USD)")]
     assert chart.count('class="series-0"') == chart.count('class="series-1"') == 1
-    assert ["0.125"] in [row[1:2] for row in shown.rows] and ["0.750"] in [row[1:2] for row in shown.rows]
+    assert ["0.125"] in [row[2:3] for row in shown.rows] and ["0.750"] in [row[2:3] for row in shown.rows]
     hidden = [one["value"] for one in shown.fields if one.get("type") == "hidden" and one["name"] == "name"]
     assert hidden[:2] == ["other", "bot"], "the form keeps both"
 

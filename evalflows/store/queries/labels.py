@@ -157,6 +157,26 @@ def to_label(store: Store, reference: str, metric: str, people_metric: str) -> U
     return Unlabelled(experiment_id=identity, name=name, runs=runs)
 
 
+def labelled_composites(store: Store, identity: str, composite: str, metric: str) -> list[tuple[float, str | None]]:
+    """Return the mean label of each labelled answer of an experiment or a trace evaluation, and the metadata of its
+    score of the composite; None without one."""
+    return store.query(_LABELLED_COMPOSITES, [identity, composite, metric])
+
+
+_LABELLED_COMPOSITES = """
+with scored as (
+    select subject_id, arg_max(metadata::varchar, recorded_at) filter (metric = $2 and status = 'scored') as metadata
+    from staging.scores
+    where (experiment_id = $1 or starts_with(experiment_id, $1 || '-')) and turn is null
+          and subject_kind in ('run', 'trace', 'observation', 'session')
+    group by subject_id
+)
+select avg(l.value), any_value(s.metadata) from current_labels l join scored s using (subject_id)
+where l.metric = $3 and l.turn is null and l.other_run_id is null and l.value is not null
+group by l.subject_id order by md5(l.subject_id)
+"""
+
+
 def _known(store: Store, query: str, identity: str) -> str:
     ((names,),) = ask(store, (query, [identity]))[0] or ((None,),)
     return names or "none yet"

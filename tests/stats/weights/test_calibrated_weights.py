@@ -13,7 +13,7 @@ def cases(n: int, seed: int) -> np.ndarray:
 
 
 def test_the_intervals_hold_the_weights_that_people_ranked_by() -> None:
-    held = []
+    held, apart = [], []
     for seed in range(20):
         parts = cases(15, seed)
         noise = np.random.default_rng(100 + seed).normal(scale=0.05, size=15)
@@ -27,8 +27,11 @@ def test_the_intervals_hold_the_weights_that_people_ranked_by() -> None:
         pairs = [(i, j) for i in range(15) for j in range(i)]
         agreement = np.mean([(scores[i] > scores[j]) == (ranks[i] < ranks[j]) for i, j in pairs])
         assert found.agreement is not None and agreement <= found.agreement + 1e-9
+        assert found.out_of_sample is not None
+        apart.append(found.agreement - found.out_of_sample)
         held += [low <= true <= high for low, true, high in zip(found.low, TRUE, found.high, strict=True)]
     assert len(held) >= 15 * 3 and np.mean(held) > 0.9
+    assert 0 < np.mean(apart) < 0.1, "cases that weights were not fitted to are in order less often, though not by much"
 
 
 def test_ranks_that_have_nothing_to_do_with_the_parts_are_mostly_refused() -> None:

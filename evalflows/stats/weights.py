@@ -498,6 +498,24 @@ def calibrated_weights(
     )
 
 
+def weight_disagreements(parts: ArrayLike, *, draws: int = 1000, seed: int = 0) -> FloatArray:
+    """Return how far weights disagree on each of M runs, shape (M,), from 0 (not at all) to 1 (half of them).
+
+    `parts`, shape (M, J), are those of `run_parts`. Of `draws` weights, uniform on the simplex, some put a run above
+    the median run and others below: with the share p above, it is 4 p (1 - p). A run at the median counts half.
+    """
+    table = _checked_parts(parts)
+    rng = np.random.default_rng(seed)
+    block_size = max(1, MAX_BLOCK_SIZE // len(table))
+    above = np.zeros(len(table))
+    for start in range(0, draws, block_size):
+        scores = _averaged(rng.dirichlet(np.ones(table.shape[1]), min(block_size, draws - start)), table)
+        gaps = scores - np.median(scores, axis=1, keepdims=True)
+        above += ((gaps > ROUNDING) + 0.5 * (np.abs(gaps) <= ROUNDING)).sum(axis=0)
+    share = above / draws
+    return np.asarray(4 * share * (1 - share))
+
+
 def _no_other_weights(runs: RunParts) -> str | None:
     return NO_WEIGHTS if runs.aggregation == "minimum" else ONE_PART if runs.n_parts == 1 else None
 

@@ -243,13 +243,15 @@ with labelled as (
     group by subject_id
 ), judged as (
     select run_id, arg_min(value, evaluator_version) as value, arg_max(value, evaluator_version) as other,
-           max(spread) as spread, any_value(example_id) as example_id
+           max(spread) as spread, any_value(example_id) as example_id,
+           any_value(metadata::varchar) filter (evaluator = $2 and contains(metadata::varchar, '"unmet_requirement"'))
+               as composed
     from scores
     where experiment_id = $1 and metric = $2 and status = 'scored' and subject_kind = 'run' and turn is null
     group by run_id
 )
 select j.run_id, md5(j.run_id) as lot, l.subject_id is not null as is_labelled,
-       coalesce(l.is_fair, false) as is_fair, j.value, j.spread, j.other,
+       coalesce(l.is_fair, false) as is_fair, j.value, j.spread, j.other, j.composed,
        x.inputs::varchar as inputs, o.outputs::varchar as outputs, x.reference_outputs::varchar as reference_outputs
 from judged j
 join outputs o on o.experiment_id = $1 and o.run_id = j.run_id

@@ -1,7 +1,7 @@
 """The weights of a composite that order cases as people ranked or labelled them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import zip_longest
 
 import numpy as np
@@ -14,9 +14,12 @@ from evalflows.stats.weights import CalibratedWeights, calibrated_weights, check
 from evalflows.store.queries.labels import labelled_composites
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.trace_evaluations import newest_spec
-from evalflows.store.records import ExperimentRow
+from evalflows.store.records import CheckRow, ExperimentRow, derived_id, to_json
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.store import Store
+
+BY_LABELS = "weights_by_labels"
+"""Name of the check of declared weights, and of its batches."""
 
 MOST_CASES = 150
 """Labelled cases that weights are fitted to: pairs grow with their square."""
@@ -95,6 +98,30 @@ def calibrate_by_labels(store: Store, reference: str, composite: str | None, met
         Case(-label, [parts_of(metadata, [*spec.weights])]) for label, metadata in labelled if metadata is not None
     ]
     return _calibrated(identity, spec, _drawn(cases), len(labelled), "labelled", len(cases))
+
+
+def calibration_check(found: Calibration, labels: str) -> CheckRow:
+    """Check that each declared weight is in the interval that labels say; None if they say no weights."""
+    outside = [one for one in found.metrics if one.low is not None and not one.low <= one.declared <= (one.high or 0.0)]
+    said = [
+        f"the weight of {one.metric} is declared as {one.declared:.2f}, and {one.low:.2f} to {one.high:.2f} by {labels}"
+        for one in outside
+    ]
+    batch = f"{BY_LABELS}-{found.experiment_id}"
+    return CheckRow(
+        check_id=derived_id(batch, found.composite, labels),
+        batch_id=batch,
+        subject_kind="experiment",
+        subject_id=found.composite,
+        name=BY_LABELS,
+        passed=None if found.reason else not outside,
+        severity="warning",
+        n_checked=len(found.metrics),
+        n_unexpected=len(outside),
+        observed=to_json(asdict(found)),
+        expected=to_json({one.metric: one.declared for one in found.metrics}),
+        message="; ".join([*found.sentences, *said]),
+    )
 
 
 def _drawn(cases: Sequence[Case]) -> list[Case]:

@@ -58,6 +58,9 @@ def test_the_weights_that_predict_thumbs_and_their_error_out_of_sample(
     wrong = f"{1 - found.agreement_out_of_sample:.0%} of the pairs are in the wrong order"
     assert "of the pairs of 59 labelled cases are in order by these weights" in found.sentences[0]
     assert found.sentences[1] == f"out of sample, by weights that were fitted to other cases, {wrong}"
+    check = calibration.calibration_check(found, "thumbs")
+    assert (check.passed, check.n_checked, check.n_unexpected, check.subject_id) == (False, 2, 2, "quality")
+    assert "the weight of kind is declared as 0.50, and 0." in (check.message or "")
     monkeypatch.setattr(calibration, "MOST_CASES", 20)
     few = calibrate_by_labels(production, "support", "quality", "thumbs")
     assert (few.n_cases, few.n_left_out) == (20, 1) and MOST_CASES > 20

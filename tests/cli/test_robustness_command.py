@@ -135,6 +135,11 @@ def test_weights_are_calibrated_by_ranked_cases_or_refused(run_group: str, tmp_p
     done = wide(calibrate, "demo-brief", "--labels", "helpful")
     assert "quality: 100% of the pairs of 20 labelled cases" in done.stdout and "out of sample" in done.stdout
     assert "got neither, wanted RANKED or --labels" in wide(calibrate, "demo-brief").stderr
+    from evalflows.flows.review_weights import review_weights
+
+    said = review_weights("demo-brief", "helpful")
+    checked = Store().query("select passed, message, n_unexpected from source.checks where name = 'weights_by_labels'")
+    assert checked == [(True, said, 0)] and said.startswith("quality: 100% of the pairs of 20 labelled cases")
     refused = wide(calibrate, "demo-brief", ranked(["first"]))
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
     assert "ranked.csv: row 2: got " in refused.stderr

@@ -196,7 +196,7 @@ class JudgeSpec(FallbackSpec):
         return self
 
 
-class BoundSpec(BaseModel, extra="forbid", frozen=True):
+class BoundSpec(SpecModel):
     """A bound on a score."""
 
     below: float | None = Field(None, description="The score is below this")

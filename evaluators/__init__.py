@@ -24,7 +24,13 @@ if TYPE_CHECKING:
     from evalflows.evaluators.agents.tools import step_efficiency, tool_arguments, tool_order, tool_selection
     from evalflows.evaluators.agents.trajectory_judge import trajectory
     from evalflows.evaluators.classification import label_f1
-    from evalflows.evaluators.conversations import context_use, conversation_quality, turn_errors, turn_quality
+    from evalflows.evaluators.conversations import (
+        context_use,
+        conversation_quality,
+        role_adherence,
+        turn_errors,
+        turn_quality,
+    )
     from evalflows.evaluators.json import json_valid, schema_adherence
     from evalflows.evaluators.judges import (
         answer_relevance,
@@ -36,6 +42,7 @@ if TYPE_CHECKING:
         instruction_following,
         refusal,
         rubric,
+        summary_coverage,
         toxicity,
         user_kept_to_goal,
     )
@@ -53,9 +60,10 @@ __all__ = [
     "conversation_quality", "corpus_bleu", "correctness", "cost_per_solved", "criteria", "edit_similarity",
     "exact_match", "failure_modes", "faithfulness", "final_answer", "instruction_following", "json_valid",
     "keyword_safety", "label_f1", "length_between", "numeric_closeness", "pairwise_preference", "recorded_preference",
-    "refusal", "regex", "regression", "retrieval", "rouge", "rubric", "schema_adherence", "semantic_similarity",
-    "state_matches", "step_efficiency", "ter", "tool_arguments", "tool_errors", "tool_order", "tool_selection",
-    "toxicity", "trajectory", "turn_errors", "turn_quality", "turns_to_goal", "user_kept_to_goal",
+    "refusal", "regex", "regression", "retrieval", "role_adherence", "rouge", "rubric", "schema_adherence",
+    "semantic_similarity", "state_matches", "step_efficiency", "summary_coverage", "ter", "tool_arguments",
+    "tool_errors", "tool_order", "tool_selection", "toxicity", "trajectory", "turn_errors", "turn_quality",
+    "turns_to_goal", "user_kept_to_goal",
 ]  # fmt: skip
 
 
@@ -73,7 +81,7 @@ __getattr__, __dir__ = lazy_names(
         "agents.tools": ("step_efficiency", "tool_arguments", "tool_order", "tool_selection"),
         "agents.trajectory_judge": ("trajectory",),
         "classification": ("label_f1",),
-        "conversations": ("context_use", "conversation_quality", "turn_errors", "turn_quality"),
+        "conversations": ("context_use", "conversation_quality", "role_adherence", "turn_errors", "turn_quality"),
         "json": ("json_valid", "schema_adherence"),
         "judges": (
             "answer_relevance",
@@ -85,6 +93,7 @@ __getattr__, __dir__ = lazy_names(
             "instruction_following",
             "refusal",
             "rubric",
+            "summary_coverage",
             "toxicity",
             "user_kept_to_goal",
         ),

@@ -17,14 +17,14 @@ from evalflows.evaluators.paths import pick
 from evalflows.evaluators.prompt_texts import shipped
 from evalflows.evaluators.scales import SCALE, Combine, Reasoning, verdict_schema
 from evalflows.evaluators.score import Score
-from evalflows.evaluators.settings import checked_count, is_number
+from evalflows.evaluators.settings import checked_count, checked_text, is_number
 from evalflows.specs.columns import SYSTEM, Turn, checked_messages, turns_of
 from evalflows.specs.errors import short
 from evalflows.specs.protocols import Complete, Message
 
 __all__ = [
-    "Conversation", "Truncated", "context_use", "conversation", "conversation_quality", "estimated_tokens", "truncated",
-    "turn_errors", "turn_quality",
+    "Conversation", "Truncated", "context_use", "conversation", "conversation_quality", "estimated_tokens",
+    "role_adherence", "truncated", "turn_errors", "turn_quality",
 ]  # fmt: skip
 
 BYTES_PER_TOKEN = 3
@@ -465,6 +465,68 @@ def _checked_errors(verdict: Mapping[str, Any], turns: Sequence[Turn]) -> dict[i
         if label in earlier and label not in wrong:
             raise ValueError(f"turn {number}: the judge says {label!r}, but rates that turn good")
     return {number: str(label) for number, label in labels.items()}
+
+
+ROLE_ADHERENCE_PROMPT = shipped("role_adherence")
+
+
+@declares(share)
+async def role_adherence(
+    inputs: dict[str, Any],
+    outputs: dict[str, Any],
+    metadata: dict[str, Any] | None,
+    complete: Complete,
+    *,
+    role: str | None = None,
+    given: bool = False,
+    prompt: str = ROLE_ADHERENCE_PROMPT,
+    reasoning: bool = True,
+    temperature: Temperature = 0.0,
+) -> list[Score] | None:
+    """The share of the assistant's turns that keep to its role, 0 to 1, with a score for each turn.
+
+    The role is the text `role`, else the example's own (the field `role` of the inputs or the metadata), else the
+    system messages of the conversation. A model sees the whole conversation in one call; the comment is its reasoning.
+    The target's turns are judged, with `given` also those in the inputs. A custom `prompt` uses {role} and
+    {conversation}.
+
+    None if neither inputs nor outputs have messages, and without a role. Raise ValueError if the outputs have no turn,
+    and for more than 40 turns. It cannot see whether a turn is right or helpful, nor a system message that the target
+    does not return, and is only as good as its model.
+    """
+    dialogue = conversation(inputs, outputs)
+    if dialogue is None:
+        return None
+    texts, spec_texts = {"conversation": fenced(shown_whole(dialogue))}, dict[str, str]()
+    if role is not None:
+        spec_texts["role"] = fenced(checked_text("role", role))
+    elif own := inputs.get("role") or (metadata or {}).get("role") or _told(dialogue):
+        texts["role"] = fenced(own)
+    else:
+        return None
+    turns = dialogue.judged(given)
+    if len(dialogue.turns) > MOST_TURNS:
+        raise ValueError(f"messages: got {len(dialogue.turns)} turns of the assistant, wanted at most {MOST_TURNS}")
+    fields = {_field(turn.number): {"type": "boolean"} for turn in dialogue.turns}
+    reply = await ask(
+        complete,
+        prompt,
+        texts,
+        verdict_schema("role_adherence", fields, "before" if reasoning else "none"),
+        needed=["role", "conversation"],
+        temperature=temperature,
+        spec_texts=spec_texts,
+    )
+    hashed = prompt_hash(prompt, *spec_texts.values())
+    kept = {turn.number: bool(reply.verdict[_field(turn.number)]) for turn in turns}
+    whole = Score(value=fmean(kept.values()), comment=reply.verdict.get("reasoning"), prompt_hash=hashed)
+    return [whole, *(Score(value=value, turn=number, prompt_hash=hashed) for number, value in kept.items())]
+
+
+def _told(dialogue: Conversation) -> str | None:
+    """Return what the system messages of a conversation say; None without any."""
+    told = [str(entry_of(message).get("content", "")) for message in dialogue.messages if message["role"] in SYSTEM]
+    return "\n\n".join(told) or None
 
 
 @declares(on_the_scale)

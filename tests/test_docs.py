@@ -108,7 +108,7 @@ def test_the_specs_that_are_shown_are_specs() -> None:
     comparisons = [other for other in others if "experiments" in other]
     assert [len(ComparisonSpec.model_validate(one).evaluators) for one in comparisons] == [2]
     specs = [ExperimentSpec.model_validate(whole | part) for part in others if part not in comparisons]
-    assert len(specs) == 10
+    assert len(specs) == 11
     assert [gate.name for spec in specs for gate in spec.gates] == ["release"]
     assert max(len(spec.connections) for spec in specs) == 4
     assert [spec.compare.both_orders for spec in specs if spec.compare] == [True]

@@ -1,14 +1,36 @@
-"""The weights of a composite that order cases as people ranked them."""
+"""The weights of a composite that order cases as people ranked or labelled them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+
+import numpy as np
 
 from evalflows.analysis.robustness import parts_of, scores_by_example
 from evalflows.specs.errors import InputError
+from evalflows.specs.grouping import grouped
+from evalflows.specs.metrics import CompositeSpec
 from evalflows.stats.weights import CalibratedWeights, calibrated_weights, checked_weights, normalised, run_parts
-from evalflows.store.records import ExperimentRow
+from evalflows.store.queries.labels import labelled_composites
+from evalflows.store.queries.lookup import find_experiments
+from evalflows.store.queries.trace_evaluations import newest_spec
+from evalflows.store.records import CheckRow, ExperimentRow, derived_id, to_json
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.store import Store
+
+BY_LABELS = "weights_by_labels"
+"""Name of the check of declared weights, and of its batches."""
+
+MOST_CASES = 150
+"""Labelled cases that weights are fitted to: pairs grow with their square."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A case with its rank, low for the best, and the scaled parts of each of its runs."""
+
+    rank: float
+    runs: Sequence[Sequence[float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +54,7 @@ class Calibration:
     n_left_out: int  # ranked cases without the composite
     agreement: float | None  # the share of pairs of cases in people's order by the weights
     agreement_declared: float | None  # by the declared ones
+    agreement_out_of_sample: float | None  # of cases that the weights were not fitted to
     p_value: float | None
     metrics: Sequence[CalibratedMetric]
     reason: str | None
@@ -45,38 +68,108 @@ def calibrate(store: Store, experiment: str, composite: str | None, ranks: Mappi
     for a composite without weights, and if fewer than two ranked examples have it.
     """
     row: ExperimentRow = store.read("experiments", experiment)[0]
-    composites = {composite.name: composite for composite in experiment_spec(row).composites if composite.weights}
-    if composite is None and len(composites) == 1:
-        composite = next(iter(composites))
-    if composite not in composites:
-        raise InputError(
-            f"composite: got {composite!r}, wanted one of {', '.join(composites) or 'none: there is none'}"
-        )
-    spec = composites[composite]
+    spec = _composite(experiment_spec(row).composites, composite)
+    by_example = scores_by_example(store.read("judgements", experiment), spec.name)
+    cases = [
+        Case(ranks[example], [parts_of(score.metadata, [*spec.weights]) for score in by_example[example]])
+        for example in ranks
+        if example in by_example
+    ]
+    return _calibrated(experiment, spec, cases, len(ranks), "ranked")
+
+
+def calibrate_by_labels(store: Store, reference: str, composite: str | None, metric: str) -> Calibration:
+    """Return the weights of a composite under which its answers are in the order of what people, or users, said of them
+    as `metric`.
+
+    The answers are those of an experiment, or the traces, observations or sessions of a trace evaluation. Of more than
+    MOST_CASES, as many are drawn at random, evenly over the labels. Raise InputError as `calibrate` does.
+    """
+    if (evaluation := newest_spec(store, reference)) is not None:
+        identity, composites = evaluation[0], evaluation[1].composites
+    else:
+        (identity,) = find_experiments(store, reference, just_one=True)
+        composites = experiment_spec(store.read("experiments", identity)[0]).composites
+    spec = _composite(composites, composite)
+    labelled = labelled_composites(store, identity, spec.name, metric)
+    if not labelled:
+        raise InputError(f"labels: got none of {metric!r} in {reference!r}, wanted numbers, or yes and no")
+    cases = [
+        Case(-label, [parts_of(metadata, [*spec.weights])]) for label, metadata in labelled if metadata is not None
+    ]
+    return _calibrated(identity, spec, _drawn(cases), len(labelled), "labelled", len(cases))
+
+
+def calibration_check(found: Calibration, labels: str) -> CheckRow:
+    """Check that each declared weight is in the interval that labels say; None if they say no weights."""
+    outside = [one for one in found.metrics if one.low is not None and not one.low <= one.declared <= (one.high or 0.0)]
+    said = [
+        f"the weight of {one.metric} is declared as {one.declared:.2f}, and {one.low:.2f} to {one.high:.2f} by {labels}"
+        for one in outside
+    ]
+    batch = f"{BY_LABELS}-{found.experiment_id}"
+    return CheckRow(
+        check_id=derived_id(batch, found.composite, labels),
+        batch_id=batch,
+        subject_kind="experiment",
+        subject_id=found.composite,
+        name=BY_LABELS,
+        passed=None if found.reason else not outside,
+        severity="warning",
+        n_checked=len(found.metrics),
+        n_unexpected=len(outside),
+        observed=to_json(asdict(found)),
+        expected=to_json({one.metric: one.declared for one in found.metrics}),
+        message="; ".join([*found.sentences, *said]),
+    )
+
+
+def _drawn(cases: Sequence[Case]) -> list[Case]:
+    """Return at most MOST_CASES, drawn at random, as many of each label as there are."""
+    shuffled = [cases[place] for place in np.random.default_rng(0).permutation(len(cases))]
+    of_label = [*grouped((case.rank, case) for case in shuffled).values()]
+    in_turn = [case for turn in zip_longest(*of_label) for case in turn if case is not None]
+    return in_turn[:MOST_CASES]
+
+
+def _composite(composites: Sequence[CompositeSpec], name: str | None) -> CompositeSpec:
+    """Return the composite of a name, or the only one. Raise InputError if it has no weights to calibrate."""
+    known = {composite.name: composite for composite in composites if composite.weights}
+    if name is None and len(known) == 1:
+        name = next(iter(known))
+    if name not in known:
+        raise InputError(f"composite: got {name!r}, wanted one of {', '.join(known) or 'none: there is none'}")
+    spec = known[name]
     if spec.function is not None or spec.aggregation == "minimum" or len(spec.weights) < 2:
-        raise InputError(f"composite {composite!r}: has no weights to calibrate, wanted a mean of at least two metrics")
-    by_example = scores_by_example(store.read("judgements", experiment), composite)
-    cases = [example for example in ranks if example in by_example]
+        raise InputError(f"composite {name!r}: has no weights to calibrate, wanted a mean of at least two metrics")
+    return spec
+
+
+def _calibrated(
+    identity: str, spec: CompositeSpec, cases: Sequence[Case], n_given: int, how: str, n_known: int | None = None
+) -> Calibration:
+    composite = spec.name
     if len(cases) < 2:
-        raise InputError(f"composite {composite!r}: {len(cases)} of {len(ranks)} ranked examples have it, wanted more")
-    parts = [(number, score) for number, case in enumerate(cases) for score in by_example[case]]
+        noun = "ranked examples" if how == "ranked" else "labelled answers"
+        raise InputError(f"composite {composite!r}: {len(cases)} of {n_given} {noun} have it, wanted more")
     runs = run_parts(
-        [parts_of(score, tuple(spec.weights)) for _, score in parts],
-        [number for number, _ in parts],
+        [parts for case in cases for parts in case.runs],
+        [number for number, case in enumerate(cases) for _ in case.runs],
         aggregation=spec.aggregation,
     )
-    order = [ranks[case] for case in cases]
+    order = [case.rank for case in cases]
     found = calibrated_weights(runs, order)
     declared = checked_weights([*spec.weights.values()], len(spec.weights))
     by_declared = _agreement(runs.scores(normalised(declared))[0].tolist(), order)
     none = (None,) * len(declared)
     return Calibration(
-        experiment_id=experiment,
+        experiment_id=identity,
         composite=composite,
         n_cases=len(cases),
-        n_left_out=len(ranks) - len(cases),
+        n_left_out=n_given - (n_known or len(cases)),
         agreement=found.agreement,
         agreement_declared=by_declared,
+        agreement_out_of_sample=found.out_of_sample,
         p_value=found.p_value,
         metrics=[
             CalibratedMetric(metric=metric, declared=was, weight=weight, low=low, high=high)
@@ -90,7 +183,7 @@ def calibrate(store: Store, experiment: str, composite: str | None, ranks: Mappi
             )
         ],
         reason=found.reason,
-        sentences=_sentences(composite, found, by_declared),
+        sentences=_sentences(composite, found, by_declared, how),
     )
 
 
@@ -105,12 +198,16 @@ def _agreement(scores: Sequence[float], ranks: Sequence[float]) -> float | None:
     return sum(0.5 if pair == 0 else float(pair > 0) for pair in pairs) / len(pairs) if pairs else None
 
 
-def _sentences(composite: str, found: CalibratedWeights, declared: float | None) -> list[str]:
+def _sentences(composite: str, found: CalibratedWeights, declared: float | None, how: str) -> list[str]:
     if found.weights is None:
         chance = "" if found.p_value is None else f" (p = {found.p_value:.2g}, {found.n_cases} cases)"
         return [f"{composite}: no weights: {found.reason}{chance}"]
     by_declared = "" if declared is None else f", and {declared:.0%} by the declared ones"
-    return [
-        f"{composite}: {found.agreement:.0%} of the pairs of {found.n_cases} ranked cases are in order by these weights"
+    sentences = [
+        f"{composite}: {found.agreement:.0%} of the pairs of {found.n_cases} {how} cases are in order by these weights"
         f"{by_declared} (p = {found.p_value:.2g} for no relation)"
     ]
+    if found.out_of_sample is not None:
+        wrong = f"{1 - found.out_of_sample:.0%} of the pairs"
+        sentences.append(f"out of sample, by weights that were fitted to other cases, {wrong} are in the wrong order")
+    return sentences

@@ -1,15 +1,19 @@
 """Which answers people should label next."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from evalflows.specs.errors import InputError
 from evalflows.stats.agreement import expected_error
 from evalflows.stats.arrays import FloatArray
 from evalflows.stats.judge_error import MIN_LABELS
 from evalflows.stats.label_choice import label_next
+from evalflows.stats.weights import weight_disagreements
 from evalflows.store.queries.labels import to_label
+from evalflows.store.records import from_json
 from evalflows.store.store import Store
 
 LOT_DIGITS = 13
@@ -25,36 +29,45 @@ class LabellingForm:
     n_fair: int
     n_unlabelled: int  # judged runs without a label that are not in the form
     n_fair_before: int  # runs with a label that were drawn at random
+    by_weights: bool  # whether the others are those on which the weights of a composite disagree
 
     @property
     def text(self) -> str:
         """What is in the form, and how many labels will count for agreement once it is filled in."""
         n_unsure, n_counted = len(self.rows) - self.n_fair, self.n_fair_before + self.n_fair
-        drawn = f"{self.n_fair} drawn at random, {n_unsure} with an unsure judge; {self.n_unlabelled} more unlabelled"
+        why = "on which weights disagree" if self.by_weights else "with an unsure judge"
+        drawn = f"{self.n_fair} drawn at random, {n_unsure} {why}; {self.n_unlabelled} more unlabelled"
         counted = f"{n_counted} labels drawn at random will count for agreement"
         if n_counted < MIN_LABELS:
             counted += f", {MIN_LABELS - n_counted} more are needed for the corrected mean (--order random)"
         return f"{drawn}; {counted}"
 
 
-Order = Literal["mixed", "random", "informative"]
-"""How runs are chosen for a form: at random, those of which the judge is least certain, or half of each."""
+Order = Literal["mixed", "random", "informative", "disagree"]
+"""How runs are chosen for a form: at random, those of which the judge is least certain, half of each, or those on which
+the weights of a composite disagree."""
 
-FAIR_SHARES: dict[Order, float] = {"mixed": 0.5, "random": 1.0, "informative": 0.0}
+FAIR_SHARES: dict[Order, float] = {"mixed": 0.5, "random": 1.0, "informative": 0.0, "disagree": 0.0}
 
 
 def next_to_label(experiment: str, metric: str, people_metric: str, n: int, order: Order = "mixed") -> LabellingForm:
-    """Return the next `n` runs to label: a random sample first, then those of which the judge is least certain.
+    """Return the next `n` runs to label: a random sample first, then those of which the judge is least certain, or on
+    which the weights of the composite `metric` disagree.
 
-    The judge's scores are not among the columns, so that they do not influence the labeller.
+    The judge's scores are not among the columns, so that they do not influence the labeller. Raise InputError for
+    weights of what is no composite.
     """
     unlabelled = to_label(Store(), experiment, metric, people_metric)
-    runs = unlabelled.runs
+    runs, by_weights = unlabelled.runs, order == "disagree"
+    if by_weights:
+        errors = disagreements_of_weights(metric, runs.composed.tolist())
+    else:
+        errors = judge_errors(*(runs[name].to_numpy(dtype=float) for name in ("value", "spread", "other")))
     lots = [float(int(lot[:LOT_DIGITS], 16)) for lot in runs.lot]
     selection = label_next(
         lots,
         runs.is_labelled.to_numpy(dtype=bool),
-        judge_errors(*(runs[name].to_numpy(dtype=float) for name in ("value", "spread", "other"))),
+        errors,
         n,
         fair_share=FAIR_SHARES[order],
     )
@@ -78,7 +91,24 @@ def next_to_label(experiment: str, metric: str, people_metric: str, n: int, orde
         n_fair=n_fair,
         n_unlabelled=int((~runs.is_labelled).sum()) - len(rows),
         n_fair_before=int(runs.is_fair.sum()),
+        by_weights=by_weights,
     )
+
+
+def disagreements_of_weights(metric: str, composed: Sequence[str | None]) -> FloatArray:
+    """Return how far all possible weights of a composite disagree on each run, shape (n,); `composed` is the metadata
+    of its scores. Raise InputError if none is one of a composite of several parts."""
+    from evalflows.analysis.robustness import parts_of  # late: specs are slow to import
+
+    known = [place for place, metadata in enumerate(composed) if isinstance(metadata, str)]
+    names = dict.fromkeys(name for place in known for name in from_json(composed[place])["parts"])
+    if len(names) < 2:
+        raise InputError(f"metric {metric!r}: is no composite of several metrics, wanted one: its weights disagree")
+    found = np.zeros(len(composed))
+    parts = np.array([parts_of(composed[place], [*names]) for place in known])
+    has_any = ~np.isnan(parts).all(axis=1)
+    found[np.array(known)[has_any]] = weight_disagreements(parts[has_any])
+    return found
 
 
 def judge_errors(values: FloatArray, spreads: FloatArray, others: FloatArray) -> FloatArray:

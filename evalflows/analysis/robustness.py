@@ -24,7 +24,7 @@ from evalflows.stats.weights import (
     share_of_weights,
 )
 from evalflows.store.queries.values import MetricValues, clusters_of, metric_values
-from evalflows.store.records import CheckRow, ExperimentRow, JudgementRow, derived_id, from_json, to_json
+from evalflows.store.records import CheckRow, ExperimentRow, Json, JudgementRow, derived_id, from_json, to_json
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
@@ -136,18 +136,19 @@ def _run_parts(by_system: Sequence[ScoresByExample], shared: Sequence[str], comp
         for score in by_example[example]
     ]
     return run_parts(
-        [parts_of(score, tuple(composite.weights)) for _, score, _ in runs],
+        [parts_of(score.metadata, tuple(composite.weights)) for _, score, _ in runs],
         [system for system, _, _ in runs],
         counts=[count for _, _, count in runs],
         aggregation=composite.aggregation,
     )
 
 
-def parts_of(score: JudgementRow, metrics: Sequence[str]) -> list[float]:
-    if _has_unmet_requirement(score):
+def parts_of(metadata: Json | None, metrics: Sequence[str]) -> list[float]:
+    """Return the scaled parts that the metadata of a composite's score has; all 0 if a requirement is not met."""
+    known = from_json(metadata)
+    if known["unmet_requirement"] is not None:
         return [0.0] * len(metrics)
-    known = from_json(score.metadata)["parts"]
-    return [np.nan if known.get(metric) is None else known[metric] for metric in metrics]
+    return [np.nan if (part := known["parts"].get(metric)) is None else part for metric in metrics]
 
 
 def _has_unmet_requirement(score: JudgementRow) -> bool:

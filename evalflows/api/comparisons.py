@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from evalflows.api.calling import RaisedToCaller, call_flow, flow_settings
-from evalflows.api.results import ExperimentResult
+from evalflows.api.results import ExperimentResult, links_of
 from evalflows.engine.spec_evaluators import named_reference
 from evalflows.reports.comparison import ComparisonReport, comparison_report
 from evalflows.reports.progress import Watch
+from evalflows.specs import hints
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import IncompleteError, InputError, first_problem
 from evalflows.specs.escaping import one_line, print_note
@@ -49,8 +50,9 @@ class ComparativeResult:
         return f"ComparativeResult({self.name!r}, {self.comparison_id}, {len(self)} pairs: {metrics})"
 
     def __str__(self) -> str:
-        """Return the comparison's name and its summary, one sentence per line."""
-        return "\n".join([f"{self.name} ({self.comparison_id})", *self.report.sentences])
+        """Return the comparison's name, its summary, one sentence per line, and where its page is."""
+        page = f"page: {self.url}" if self.url else f"pages: {hints.dashboard()}"
+        return "\n".join([f"{self.name} ({self.comparison_id})", *self.report.sentences, page])
 
     def _repr_html_(self) -> str:
         from evalflows.dashboard.notebook import shown, win_rates_table  # late: only notebooks need templates
@@ -62,6 +64,11 @@ class ComparativeResult:
         from evalflows.dashboard.notebook import plot_of_win_rates
 
         return plot_of_win_rates(f"Win rates of {self.name}", self.report)
+
+    @property
+    def url(self) -> str | None:
+        """The address of its page, if a dashboard runs here or EVALFLOWS_DASHBOARD_URL names one; else None."""
+        return links_of(self._store).comparison(self.comparison_id)
 
     @property
     def comparison_id(self) -> str:

@@ -8,7 +8,7 @@ from getpass import getuser
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any, overload
 
-from evalflows.dashboard.links import Links
+from evalflows.dashboard.links import Links, NoLinks
 from evalflows.engine.views import example_view
 from evalflows.evaluators.views import ExampleView
 from evalflows.prefect_server import dashboard_url
@@ -18,6 +18,7 @@ from evalflows.reports.grids import grids_on
 from evalflows.reports.results import Result, results_of
 from evalflows.specs.errors import InputError
 from evalflows.specs.grouping import grouped
+from evalflows.specs.metric_names import RETURNED_AS
 from evalflows.store import records
 from evalflows.store.labels import MACHINE, later_labels
 from evalflows.store.queries.lookup import find_experiments
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 _PREFIXES = (
     *("example_id", "repetition", "inputs", "outputs", "reference"),
-    *("metadata", "score", "comment", "score_error"),
+    *("metadata", "score", "comment", "score_metadata", "score_error"),
 )
 _OF_ANSWER = ("status", "error", "latency_s", "cost_usd")
 
@@ -83,10 +84,15 @@ class ItemOutcome:
         return f"ItemOutcome({', '.join([repr(self.row.example_id), self.output.status, *said])})"
 
 
+def links_of(store: Store) -> Links:
+    """Return links to the dashboard that runs here, or that EVALFLOWS_DASHBOARD_URL names; else to nowhere."""
+    url = dashboard_url(store.layout.root)
+    return NoLinks() if url is None else Links(url)
+
+
 def page_of_experiment(store: Store, experiment: str) -> str | None:
     """Return the address of an experiment's page, if a dashboard runs here or EVALFLOWS_DASHBOARD_URL names one."""
-    url = dashboard_url(store.layout.root)
-    return None if url is None else Links(url).experiment(experiment)
+    return links_of(store).experiment(experiment)
 
 
 class ExperimentResult:
@@ -269,7 +275,8 @@ class ExperimentResult:
         """Return one row per run, by repetition, in the dataset's order; a missing value is NaN or None.
 
         Columns: example_id, repetition, inputs.*, outputs.*, reference.*, metadata.*; for each metric score.*, and
-        comment.* and score_error.* if any run has them; status, error, latency_s and cost_usd of the answer.
+        comment.*, score_metadata.* (a mapping) and score_error.* if any run has them; status, error, latency_s and
+        cost_usd of the answer.
         """
         import pandas as pd
 
@@ -294,8 +301,9 @@ def _flat_row(item: ItemOutcome) -> dict[str, Any]:
 
 
 def _of_score(score: records.JudgementRow) -> dict[str, Any]:
-    said = {"comment": score.comment, "score_error": score.error}
-    columns = {f"{prefix}.{score.metric}": text for prefix, text in said.items() if text}
+    metadata = {key: value for key, value in (records.from_json(score.metadata) or {}).items() if key != RETURNED_AS}
+    said = {"comment": score.comment, "score_metadata": metadata, "score_error": score.error}
+    columns = {f"{prefix}.{score.metric}": what for prefix, what in said.items() if what}
     return {f"score.{score.metric}": score.value if score.value is not None else score.label, **columns}
 
 

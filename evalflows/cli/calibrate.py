@@ -1,4 +1,4 @@
-"""Find the weights of a composite that order cases as people do."""
+"""Find the weights of a composite that order cases as people, or users, do."""
 
 import re
 from typing import TYPE_CHECKING
@@ -17,21 +17,30 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("experiment")
-@click.argument("ranked", type=click.Path())
+@click.argument("ranked", type=click.Path(), required=False)
+@click.option(
+    "--labels", metavar="METRIC", help="In place of RANKED: what people, or users by thumbs, said of answers."
+)
 @click.option("--composite", help="The composite. Default: the only one.")
 @FORMAT
 @with_one_line_errors
-def calibrate(experiment: str, ranked: str, composite: str | None, form: str) -> None:
-    """Find the weights of a composite that order cases as people ranked them.
+def calibrate(experiment: str, ranked: str | None, labels: str | None, composite: str | None, form: str) -> None:
+    """Find the weights of a composite that order cases as people ranked or labelled them.
 
     RANKED is a file (.csv, .jsonl and so on) of 10 to 20 cases with the columns `example_id` and `rank`, 1 for the best
-    answer of EXPERIMENT; equal ranks are ties. Nothing is stored.
+    answer of EXPERIMENT; equal ranks are ties. With --labels, EXPERIMENT may be a trace evaluation: what in its scores
+    predicts users' thumbs? Nothing is stored.
     """
-    from evalflows.analysis.calibration import calibrate as calibrated  # late: specs are slow to import
+    from evalflows.analysis import calibration  # late: specs are slow to import
 
+    if (ranked is None) == (labels is None):
+        raise InputError(f"calibrate: got {'both' if ranked else 'neither'}, wanted RANKED or --labels")
     store = existing_store()
-    (identity,) = find_experiments(store, experiment, just_one=True)
-    found = calibrated(store, identity, composite, _ranks(ranked))
+    if labels is not None:
+        found = calibration.calibrate_by_labels(store, experiment, composite, labels)
+    else:
+        (identity,) = find_experiments(store, experiment, just_one=True)
+        found = calibration.calibrate(store, identity, composite, _ranks(ranked or ""))
     if form == "json":
         print_json(found)
     else:
@@ -59,7 +68,7 @@ def print_calibration(found: "Calibration") -> None:
     for sentence in found.sentences:
         out.print(Text(sentence, style="yellow" if found.reason else "bold"))
     if found.n_left_out:
-        out.print(Text(f"{found.n_left_out} ranked examples do not have {found.composite}, and are left out"))
+        out.print(Text(f"{found.n_left_out} further cases do not have {found.composite}, and are left out"))
     if found.reason:
         return
     rows = table("metric", "declared", "weight", "95 %", headings=1)

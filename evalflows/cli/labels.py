@@ -127,9 +127,17 @@ def agreement(experiment: str, metric: str, people: str | None, form: str, verbo
     help="random: only a random sample, on which estimates rest; informative: only those of which the judge is least "
     "sure; mixed: half of each.",
 )
+@click.option(
+    "--disagree",
+    is_flag=True,
+    help="METRIC is a composite: those on which its possible weights disagree, above the median by some and below by "
+    "others. What people say of them tells which weights are right: `calibrate --labels`.",
+)
 @click.option("--out", metavar="FILE.csv", help="Output file. Default: standard output.")
 @with_one_line_errors
-def next_(experiment: str, metric: str, people: str | None, n: int, order: "Order", out: str | None) -> None:
+def next_(
+    experiment: str, metric: str, people: str | None, n: int, order: "Order", disagree: bool, out: str | None
+) -> None:
     """Write the runs to label next as CSV: fill in the column `value`, then import the file.
 
     By default half are a random sample, which all estimates are based on, and half those of which the judge of METRIC
@@ -138,7 +146,9 @@ def next_(experiment: str, metric: str, people: str | None, n: int, order: "Orde
     from evalflows.analysis.label_sampling import next_to_label
 
     existing_store()
-    selection = next_to_label(experiment, metric, people or metric, n, order)
+    if disagree and order != "mixed":
+        raise InputError(f"labels next: got --disagree with --order {order}, wanted one of the two")
+    selection = next_to_label(experiment, metric, people or metric, n, "disagree" if disagree else order)
     if not selection.rows:
         echo(one_line(f"every judged run of {selection.name} has a label of {people or metric}"), err=True)
         return

@@ -101,9 +101,10 @@ def export() -> None:
 @export.command()
 @click.argument("comparison")
 @click.option("--metric", help="Metric of the preferences. Required if the comparison has several.")
+@click.option("--few-shot", type=click.IntRange(1), metavar="N", help="In place of JSONL, N examples for a prompt.")
 @click.option("--output", metavar="FILE", help="Output file. Default: standard output.")
 @with_one_line_errors
-def preferences(comparison: str, metric: str | None, output: str | None) -> None:
+def preferences(comparison: str, metric: str | None, few_shot: int | None, output: str | None) -> None:
     """Export the preferences of a COMPARISON as JSONL for training: prompt, chosen and rejected answer.
 
     COMPARISON is an id, an id prefix, or a name (the newest comparison with that name). Ties, verdicts that depend on
@@ -111,12 +112,15 @@ def preferences(comparison: str, metric: str | None, output: str | None) -> None
     """
     store = existing_store()
     preferences = preferences_of(store, find_comparison(store, comparison), metric)
-    lines = "".join(json_text(row) + "\n" for row in preferences.rows)
+    lines, used = "".join(json_text(row) + "\n" for row in preferences.rows), ""
+    if few_shot is not None:
+        lines, examples = preferences.few_shot(few_shot)
+        used = f"; in the prompt, so no test of it: {', '.join(examples)}"
     if output is None:
         echo(lines, nl=False)
     else:
         write_whole(Path(output), lines)
-    echo(preferences.in_words, err=True)
+    echo(one_line(preferences.in_words + used), err=True)
 
 
 @export.command()

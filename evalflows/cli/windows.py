@@ -10,7 +10,7 @@ from evalflows.cli.late_commands import FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import Table, Text, console, echo, table
 from evalflows.reports.idle_rules import rules_that_could_not_look
 from evalflows.specs.escaping import one_line
-from evalflows.specs.watch import ALL, DIMENSIONS
+from evalflows.specs.watch import ALL, check_dimension
 from evalflows.store.store import existing_store
 
 DAYS = {"day": 28, "hour": 2}
@@ -23,9 +23,10 @@ DAYS = {"day": 28, "hour": 2}
 @click.option(
     "--slice",
     "dimensions",
-    type=click.Choice(DIMENSIONS),
     multiple=True,
-    help="Also one row for each value of this. Repeatable.",
+    metavar="DIMENSION",
+    callback=lambda _context, _option, names: [*map(_dimension, names)],
+    help="Also one row for each value of tag, version, model, environment or such as metadata.plan. Repeatable.",
 )
 @click.option("--metric", "metrics", multiple=True, help="Only this metric. Repeatable.")
 @click.option("--days", type=click.IntRange(1), help="How many days, up to the last judged. Default: 28; of hours, 2.")
@@ -56,6 +57,13 @@ def windows(
     if form != "json":
         for sentence in rules_that_could_not_look(store, evaluation):
             console().print(Text(sentence, "yellow"))
+
+
+def _dimension(name: str) -> str:
+    try:
+        return check_dimension(name)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def _listed_window(found: list[WindowFigures], window: str) -> Table:

@@ -79,10 +79,10 @@ async def _try(name: str, complete: Complete, key: str | None) -> Trial:
 
 
 async def _answer(complete: Complete) -> Completion:
-    """Ask the question. Some models reject max_tokens for max_completion_tokens, and need room for reasoning."""
+    """Ask the question. Some models need room for reasoning."""
     try:
         return await complete(QUESTION, max_tokens=5)
     except CallError as error:
-        if error.kind != "bad_request" or "max_tokens" not in str(error):
+        if error.kind not in ("empty_answer", "truncated"):
             raise
         return await complete(QUESTION, max_completion_tokens=200)

@@ -28,7 +28,7 @@ from evalflows.llm import loop
 from evalflows.llm.batches import Deferred
 from evalflows.specs.errors import REFUSED_BY_BUDGET, RETRIED_LATER
 from evalflows.specs.escaping import print_note
-from evalflows.specs.evaluator import TierSpec
+from evalflows.specs.evaluator import BoundSpec, TierSpec, Wanted
 from evalflows.specs.placeholders import placeholders
 from evalflows.store.records import JudgementRow, SentinelRow, derived_id
 from evalflows.store.snapshots import in_blocks
@@ -100,6 +100,37 @@ def with_earlier_cost(results: list[EvaluationResult], before: EvaluationResult 
         judge_model=", ".join(models) or None,
     )
     return [total, *results[1:]]
+
+
+def unneeded(evaluator: RunnableEvaluator, scores: Sequence[JudgementRow]) -> list[EvaluationResult]:
+    """Return the result of an answer that lacks a score that the evaluator needs; none if it has all.
+
+    It does not apply where the score is another one, or does not apply itself; where that is missing, so is this one,
+    and for as long.
+    """
+    name = evaluator.bound.name
+    given = {score.metric: score for score in scores if score.turn is None}
+    for metric, wanted in evaluator.needs.items():
+        score = given.get(metric)
+        if score is None or score.status in LOST:
+            error = f"no score of {metric}, which it needs: {score.status if score else 'not given'}"
+            kind: Any = score.error_kind if score and score.error_kind else "raised"
+            return [failed_result(name, kind, error, attempts=0)]
+        if score.status != "scored" or not _is_as_wanted(score, wanted):
+            got = score.status if score.status != "scored" else score.label if score.value is None else score.value
+            comment = f"it needs another score of {metric}: got {got}"
+            return [EvaluationResult(metric=name, status="not_applicable", attempts=0, comment=comment)]
+    return []
+
+
+def _is_as_wanted(score: JudgementRow, wanted: Wanted) -> bool:
+    if isinstance(wanted, str):
+        return score.label == wanted
+    if score.value is None:
+        return False
+    if not isinstance(wanted, BoundSpec):
+        return score.value == wanted
+    return score.value < wanted.below if wanted.below is not None else score.value >= (wanted.at_least or 0.0)
 
 
 def block_size(before: int, cost: float, left: float) -> int:
@@ -256,7 +287,7 @@ class Judging(Generic[Subject]):
 
     def _judge_by_rule(self, rule: RunnableEvaluator, requested: frozenset[str], subject: Subject) -> None:
         job, began = self._job, time.perf_counter()
-        results = job.settled(rule, subject)
+        results = self._settled(rule, subject)
         if not results:
             key, owner = job.id_of(subject), job.owner_of(subject)
             available = job.arguments(requested, subject, self._of_subject.get(key, ()))
@@ -307,7 +338,7 @@ class Judging(Generic[Subject]):
     async def _ask_again(self, judge: RunnableEvaluator, requested: frozenset[str], subject: Subject) -> None:
         """Let a judge ask what it has asked about a subject before."""
         job, key = self._job, self._job.id_of(subject)
-        if job.settled(judge, subject):
+        if self._settled(judge, subject):
             return
         available, owner = job.arguments(requested, subject, ()), job.owner_of(subject)
         with suppress(Deferred):
@@ -325,6 +356,13 @@ class Judging(Generic[Subject]):
         first = 1 if any(judge.breaker.is_open for judge in judges) else 0
         for batch in (items[:first], items[first:]):
             await self._job.judging.run(work, batch, is_async=is_async)
+
+    def _settled(self, evaluator: RunnableEvaluator, subject: Subject) -> list[EvaluationResult]:
+        """Return the results of a subject that the evaluator does not judge: it has no answer, or is not as needed."""
+        results = self._job.settled(evaluator, subject)
+        if results or not evaluator.needs:
+            return results
+        return unneeded(evaluator, self._of_subject.get(self._job.id_of(subject), ()))
 
     def _pending(self, evaluator: RunnableEvaluator, subjects: Sequence[Subject]) -> list[int]:
         """Return the numbers of the subjects that the evaluator has to judge."""
@@ -354,7 +392,7 @@ class Judging(Generic[Subject]):
         """Judge a subject with a tier: the results are kept, or the subject is added to `undecided`; neither if a batch
         will answer."""
         job, began = self._job, time.perf_counter()
-        results = job.settled(evaluator, subject)
+        results = self._settled(evaluator, subject)
         if not results:
             self._spool.check()
             key = job.id_of(subject)

@@ -568,12 +568,26 @@ def _check_calls_are_recorded(who: str, spec: AnySpec) -> None:
 
 
 def _check_needs(evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]) -> None:
-    """Raise InputError for failure modes that need a score that no other evaluator gives, as far as that is known."""
+    """Raise InputError for a score that one needs and that no other evaluator gives before, as far as that is known."""
     for evaluator in evaluators:
         others = [other for other in evaluators if other is not evaluator]
+        needs = evaluator.spec.needs if isinstance(evaluator.spec, EvaluatorSpec) else {}
+        called_late = [
+            metric
+            for other in others
+            if (isinstance(other.spec, EvaluatorSpec) and other.spec.needs)
+            or any(judge.bound.asks_for("evaluations", "scores") for judge in other.all)
+            for metric in (other.name, *other.metrics)
+        ]
+        if late := [metric for metric in needs if metric in called_late]:
+            wanted = "the metric of one that needs no scores itself"
+            raise InputError(f"evaluator {evaluator.name!r}: needs: got {late[0]!r}, wanted {wanted}")
         if not all(other.is_ours for other in others):
             continue
         known = [metric for other in others for metric in other.metrics]
+        if unknown := [metric for metric in needs if metric not in known]:
+            wanted = f"wanted one of {', '.join(dict.fromkeys(known))}" if known else "wanted another evaluator"
+            raise InputError(f"evaluator {evaluator.name!r}: needs: no evaluator gives {unknown[0]!r}, {wanted}")
         for judge in evaluator.all:
             for metric in (judge.spec.args.get("needs") or {}) if judge.spec.use == "failure_modes" else ():
                 if metric not in known:

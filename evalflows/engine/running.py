@@ -30,7 +30,7 @@ from evalflows.specs.attachments import Base64
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.connections import ConnectionSpec, GoogleConnection, LocalConnection, Mode
 from evalflows.specs.errors import InputError
-from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec, as_key
+from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec, Wanted, as_key
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metrics import MetricSpec, ScoreConfigSpec
 from evalflows.specs.protocols import Complete, Embed
@@ -102,6 +102,7 @@ class RunnableEvaluator:
     controls: int | None = None
     tiers: "Sequence[RunnableEvaluator]" = ()
     sample: Sample | None = None  # None: judges every answer
+    needs: Mapping[str, Wanted] = field(default_factory=dict)  # by metric, the scores that an answer must have
     bundle: str | None = None  # of the judges with which it shares its calls
     caller: str = ""  # in the rows of its calls, if these are not for its scores
     isolated: IsolatedEvaluator | None = None  # set if its code runs in separate processes
@@ -134,7 +135,7 @@ class RunnableEvaluator:
     @property
     def asks_for_scores(self) -> bool:
         """Whether it needs the scores of others, so that it is called after them."""
-        return any(judge.bound.asks_for("evaluations", "scores") for judge in self.all)
+        return bool(self.needs) or any(judge.bound.asks_for("evaluations", "scores") for judge in self.all)
 
     @property
     def all(self) -> "Iterator[RunnableEvaluator]":
@@ -183,6 +184,7 @@ class EvaluatorFactory:
             controls=spec.controls,
             sample=draw(spec, examples) if isinstance(spec, EvaluatorSpec) and examples is not None else None,
             bundle=spec.bundle if isinstance(spec, EvaluatorSpec) else None,
+            needs=spec.needs if isinstance(spec, EvaluatorSpec) else {},
         )
 
     def judge(self, evaluator: PreparedEvaluator[FallbackSpec], score_name: str | None = None) -> RunnableEvaluator:

@@ -34,6 +34,7 @@ from evalflows.llm.prices import (
     tokens_of_text,
 )
 from evalflows.llm.rate_limits import RateLimit, read_rate_limit
+from evalflows.llm.repairs import Repairs
 from evalflows.specs.attachments import has_reference, opened_parts, without_contents
 from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.errors import NOT_ATTEMPTED, REFUSED_BY_BUDGET, UNREACHABLE, CallError, InputError
@@ -68,6 +69,7 @@ class Endpoint:
     identity: str  # in the ledger
     client: "Client"
     limiter: Limiter
+    repairs: Repairs = field(default_factory=lambda: Repairs("the endpoint"))
     prefixes: Prefixes = field(default_factory=Prefixes)
 
 
@@ -268,7 +270,7 @@ class Caller:
                     await self._put_off(batches)
                 raise
             self._budget.settle(reservation, None, estimated_usd=estimate)
-        opened = await self._opened(row, request)
+        opened = await self._opened(row, self.endpoint.repairs.repaired(request))
         batches.collect(self.endpoint, PATHS[row.kind], row, opened, estimate=estimate, earlier=earlier)
         await self._put_off(batches)
 
@@ -328,7 +330,7 @@ class Caller:
             async with self._prefix(request), self.endpoint.limiter.turn(tokens) as turn:
                 outgrown = self._outgrown(row, request, bill)
                 if outgrown is None:
-                    response, latency, used = await self._send(row, request, bill, turn)
+                    response, latency, used, sent = await self._send(row, request, bill, turn)
                     break
                 turn.note(RateLimit(), 0)
             given_up, bill.reservation, bill.estimate = bill.reservation, None, outgrown
@@ -337,7 +339,7 @@ class Caller:
         bill.add_answer(row, response, used)
         request_id = response.headers.get("x-request-id")
         try:
-            return {"status": "ok", "latency_s": latency, "provider_request_id": request_id} | read(response)
+            return {"status": "ok", "latency_s": latency, "provider_request_id": request_id} | sent | read(response)
         except CallError as error:
             error.received, error.finish_reason = as_kept_json(json.dumps(response.body)), finish_of(response.body)
             raise
@@ -348,25 +350,33 @@ class Caller:
 
     async def _send(
         self, row: CallRow, request: Mapping[str, Any], bill: _Bill, turn: Turn
-    ) -> "tuple[Response, float, Tokens]":
-        """Return the response, its latency in seconds, and the tokens that it reports."""
-        endpoint, recorder, opened = self.endpoint, current(), await self._opened(row, request)
-        sent = time.perf_counter()
-        if recorder:
-            free = 0.0 if bill.estimate == 0.0 else None
-            recorder.begin(replace(row, cost_usd=free, estimated_usd=bill.estimate))
-        bill.was_sent = True
-        try:
-            response = await endpoint.client.post(PATHS[row.kind], opened)
-        except CallError as error:
-            if error.cost_is_unknown:
-                bill.add(None, bill.estimate)
-            if error.kind == "bad_request" and (hint := spec_hint(request, str(error))):
-                error.args = (f"{str(error).rstrip('.')}; wanted {hint}",)
-            raise
+    ) -> "tuple[Response, float, Tokens, dict[str, Any]]":
+        """Return the response, its latency in seconds, the tokens that it reports, and the row's request if the model
+        was asked otherwise than the spec says, since it refused that."""
+        endpoint, recorder, repairs = self.endpoint, current(), self.endpoint.repairs
+        while True:
+            as_taken = repairs.repaired(request)
+            opened = await self._opened(row, as_taken)
+            sent = time.perf_counter()
+            if recorder:
+                free = 0.0 if bill.estimate == 0.0 else None
+                recorder.begin(replace(row, cost_usd=free, estimated_usd=bill.estimate))
+            bill.was_sent = True
+            try:
+                response = await endpoint.client.post(PATHS[row.kind], opened)
+                break
+            except CallError as error:
+                if error.cost_is_unknown:
+                    bill.add(None, bill.estimate)
+                if error.kind == "bad_request" and repairs.learn(as_taken, str(error)):
+                    continue
+                if error.kind == "bad_request" and (hint := spec_hint(as_taken, str(error))):
+                    error.args = (f"{str(error).rstrip('.')}; wanted {hint}",)
+                raise
         latency, used = time.perf_counter() - sent - response.opening_s, tokens_of(response.body)
         turn.note(read_rate_limit(response.headers), used.total)
-        return response, latency, used
+        own = {} if as_taken is request else {"request": without_contents(to_json(as_taken))}
+        return response, latency, used, own
 
     async def _opened(self, row: CallRow, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the request with contents in place of references. Raise CallError if the store lacks one."""

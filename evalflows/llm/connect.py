@@ -13,6 +13,7 @@ from evalflows.llm.connections import address, headers_of, key_of, require_sdk
 from evalflows.llm.ledger import Ledger
 from evalflows.llm.limiter import FIRST_WIDTH, Limiter
 from evalflows.llm.local import LOCAL_MODEL, identity_of, serve
+from evalflows.llm.repairs import Repairs
 from evalflows.specs.connections import ConnectionSpec, HashableHeaders, LocalConnection, RemoteConnection
 from evalflows.specs.errors import CallError
 from evalflows.specs.protocols import Embed
@@ -103,7 +104,14 @@ def _shared(
     )
     client = _client_class(connection)(base_url, key, connection, headers)
     loop.at_end(client.close)
-    return Endpoint(name=name, connection=connection, identity=identity, client=client, limiter=limiter)
+    return Endpoint(
+        name=name,
+        connection=connection,
+        identity=identity,
+        client=client,
+        limiter=limiter,
+        repairs=Repairs(f"connection {name!r}"),
+    )
 
 
 def _client_class(connection: ConnectionSpec) -> "type[Client]":

@@ -78,6 +78,15 @@ _REFUSED = re.compile(
     r"|not (allowed|permitted)|extra|should be",
     re.I,
 )
+BOUNDS = (
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern"),
+    *("minItems", "maxItems", "uniqueItems", "minProperties", "maxProperties"),
+)
+"""What JSON schemas say of values, and strict ones do not."""
+_OF_SCHEMA = re.compile(
+    rf"\bstrict\b|\badditionalProperties\b|\b({'|'.join(BOUNDS)})\b"
+    r"|(schema|propert).*\brequired\b|\brequired\b.*(schema|propert)"
+)
 _HINTS = {
     "max_tokens": "`max_completion_tokens` in place of `max_tokens` of the target",
     "max_completion_tokens": "`max_tokens` of the target, or no `max_completion_tokens` among `args` of the evaluator",
@@ -184,10 +193,17 @@ def error_in_choice(choice: Mapping[str, Any], finish: str) -> CallError:
 
 def spec_hint(request: Mapping[str, Any], message: str) -> str | None:
     """Return which line of the spec helps against a message that refuses a parameter of the request; None if none."""
+    if refuses_schema(request, message):
+        return _HINTS["response_format"]
     sent = [name for name in request if name not in ("model", "messages") and re.search(rf"\b{name}\b", message)]
     if not sent or not _REFUSED.search(message):
         return None
     return _HINTS.get(sent[0], f"no `{sent[0]}` of the target, nor in its `extra`")
+
+
+def refuses_schema(request: Mapping[str, Any], message: str) -> bool:
+    """Return whether a message refuses how the JSON schema of a request is written."""
+    return request.get("response_format") is not None and _OF_SCHEMA.search(message) is not None
 
 
 def not_json(content_type: str, text: str) -> str:

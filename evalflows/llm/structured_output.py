@@ -405,16 +405,19 @@ def _unquoted(text: str) -> str:
 def _converted(value: Any, schema: Any) -> Any:
     """Return an answer with the schema's values in place of texts that stand for them, such as "yes" and "4".
 
-    Fields are left out that the schema does not allow, unless one differs from an allowed one only in case.
+    Fields are left out that the schema does not allow, unless one differs from an allowed one only in case, and those
+    that are null in place of missing, as strict schemas have them.
     """
     if not isinstance(schema, dict):
         return value
     if isinstance(value, dict) and isinstance(fields := schema.get("properties"), dict):
         is_open, folded = schema.get("additionalProperties") is not False, {name.casefold() for name in fields}
+        required = schema.get("required", ())
         return {
             name: _converted(item, fields.get(name))
             for name, item in value.items()
-            if is_open or name in fields or name.casefold() in folded
+            if (is_open or name in fields or name.casefold() in folded)
+            and (item is not None or name in required or name not in fields or _takes_null(fields[name]))
         }
     if isinstance(value, list):
         return [_converted(item, schema.get("items")) for item in value]
@@ -422,6 +425,13 @@ def _converted(value: Any, schema: Any) -> Any:
         with suppress(ValueError):
             return _value("", value.strip(), schema)
     return value
+
+
+def _takes_null(field: Any) -> bool:
+    try:
+        return not isinstance(field, dict) or not schema_errors(None, _cache_key(field))
+    except ValueError:  # a reference into the whole schema
+        return True
 
 
 def _tool(request: Mapping[str, Any], schema: Schema) -> dict[str, Any]:

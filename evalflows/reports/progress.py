@@ -1,6 +1,7 @@
 """Show the progress of a run: a bar in a terminal or a notebook, else a line at each stage and every 15 seconds."""
 
 import math
+import os
 import sys
 import threading
 import time
@@ -71,7 +72,7 @@ def show_progress(out: "Console") -> Iterator[Watch]:
     if in_notebook() and "IPython" in sys.modules:
         with _bar_of_notebook() as watch:
             yield watch
-    elif out.is_terminal and not out.is_jupyter:
+    elif out.is_terminal and not out.is_jupyter and not in_command_of_cell():
         with _bar(out) as watch:
             yield watch
     else:
@@ -82,6 +83,11 @@ def show_progress(out: "Console") -> Iterator[Watch]:
 
 def in_notebook() -> bool:
     return "ipykernel" in sys.modules
+
+
+def in_command_of_cell() -> bool:
+    """Return whether a cell of a notebook has called this command by `!`: in a terminal whose lines stay as printed."""
+    return "JPY_PARENT_PID" in os.environ and not in_notebook()
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import os
 import re
 import sys
 import sysconfig
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -321,14 +322,30 @@ def _dumped(statement: ast.stmt) -> str:
 
 
 def _is_file_as_imported(source: ModuleSource) -> bool:
-    """Return whether a module's file is the one that Python compiled, by the time and size kept with the bytecode."""
+    """Return whether a module's file is the one that Python compiled, by the time and size kept with the bytecode.
+
+    Where no bytecode is kept, the file is if it is older than this process.
+    """
     try:
-        header = Path(sys.modules[source.name].__cached__ or "").read_bytes()[8:16]
-        state = source.path.stat()
+        state, bytecode = source.path.stat(), Path(sys.modules[source.name].__cached__ or "")
+        if not bytecode.exists():
+            return state.st_mtime < _process_began()
+        header = bytecode.read_bytes()[8:16]
     except (AttributeError, KeyError, OSError):
         return False
     modified, size = (int.from_bytes(header[start : start + 4], "little") for start in (0, 4))
     return (modified, size) == (int(state.st_mtime) & 0xFFFFFFFF, state.st_size & 0xFFFFFFFF)
+
+
+@cache
+def _process_began() -> float:
+    """Return when this process began, in seconds since 1970; 0 where the system does not say so in a file."""
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        since_boot = float(Path("/proc/uptime").read_text().split()[0])
+    except OSError:
+        return 0.0
+    return time.time() - since_boot + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _is_other_function(loaded: object, statement: ast.FunctionDef | ast.AsyncFunctionDef, source: ModuleSource) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from evalflows.specs.evaluator import JudgeSpec
-from evalflows.specs.files import load_spec
+from evalflows.specs.files import FilePath, load_spec
 from evalflows.specs.model import SpecModel
 from evalflows.specs.running import ONE_OR_MORE, ComparedRunSettings, Metadata, check_unique
 
@@ -27,7 +27,7 @@ OTHER_NAMES = {"prompt": ("question_id", "example_id"), "first": ("model_a",), "
 class VotesSpec(SpecModel):
     """A file of votes. A plain string is short for `path`."""
 
-    path: str = Field(description="A file of votes: .jsonl, .json, .csv or .parquet, optionally gzipped (.gz)")
+    path: FilePath = Field(description="A file of votes: .jsonl, .json, .csv or .parquet, optionally gzipped (.gz)")
     order: OrderStatus | None = Field(
         None,
         description="What is known of the order in which the answers were shown: `known` (first and second are the "

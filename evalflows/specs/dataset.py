@@ -9,6 +9,7 @@ from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_v
 
 from evalflows.specs.columns import ExampleColumns
 from evalflows.specs.errors import InputError, short
+from evalflows.specs.files import FilePath
 from evalflows.specs.model import SpecModel
 from evalflows.specs.traces import MAPPED, Filter
 from evalflows.specs.values import stored_row
@@ -117,7 +118,7 @@ class DatasetSpec(SpecModel):
     A text in its place is a file's path, by its ending, a snapshot's id, or a dataset's name.
     """
 
-    path: str | None = Field(
+    path: FilePath | None = Field(
         None,
         description="A file of rows: .jsonl, .json, .csv or .parquet; ${NAME} is an environment variable; `file://` "
         "may stand before it, and a backslash is a slash",
@@ -164,14 +165,6 @@ class DatasetSpec(SpecModel):
             wanted = "a file's path, a snapshot's id, a dataset's name, or a mapping such as {rows: […]}"
             raise ValueError(f"got {short(given)}, wanted {wanted}")
         return {"path" if _FILE.fullmatch(given) else "snapshot" if given.startswith("snap-") else "name": given}
-
-    @field_validator("path", mode="before")
-    @classmethod
-    def _as_here(cls, given: Any) -> Any:
-        """Return a path without `file://`, and with the slashes of this system in place of Windows'."""
-        if isinstance(given, list):
-            raise ValueError(f"got {short(given)}, wanted one file; a `function` can yield the rows of several")
-        return given.removeprefix("file://").replace("\\", "/") if isinstance(given, str) else given
 
     @field_validator("rows")
     @classmethod

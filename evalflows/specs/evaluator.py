@@ -196,8 +196,31 @@ class JudgeSpec(FallbackSpec):
         return self
 
 
+class BoundSpec(SpecModel):
+    """A bound on a score."""
+
+    below: float | None = Field(None, description="The score is below this")
+    at_least: float | None = Field(None, description="The score is at least this")
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        if (self.below is None) == (self.at_least is None):
+            raise ValueError(f"got {'neither' if self.below is None else 'both'}, wanted one of below and at_least")
+        return self
+
+
+Wanted = bool | float | str | BoundSpec
+"""A score: yes or no, a number, a label, or a bound."""
+
+
 class EvaluatorSpec(JudgeSpec):
     """An evaluator of an experiment."""
+
+    needs: dict[str, Wanted] = Field(
+        default_factory=dict,
+        description="Metric of another evaluator: the score that an answer must have, such as {correct: false} or "
+        "{quality: {below: 0.5}}. To others this evaluator does not apply, and asks no model",
+    )
 
     sample_rate: Rate | None = Field(
         None, description="The share of the examples to judge, sampled by their ids; default: all"
@@ -288,7 +311,7 @@ class EvaluatorSpec(JudgeSpec):
     @property
     def members(self) -> "list[EvaluatorSpec]":
         """The judges of a panel, each as an evaluator that judges the same sample."""
-        sample = {name: getattr(self, name) for name in SAMPLE}
+        sample = {name: getattr(self, name) for name in (*SAMPLE, "needs")}
         tested = ({name: getattr(judge, name) or getattr(self, name) for name in _TESTS} for judge in self.panel)
         names = (f"{self.metric}/{_member_name(judge)}" for judge in self.panel)
         return [
@@ -315,7 +338,7 @@ _TESTS = ("controls", "anchors")
 SAMPLE = {"sample_rate", "sample_seed", "sample_by", "sample_rates"}
 """Fields of an evaluator that define its sample. They belong to the experiment, not to the evaluator's version."""
 
-SHARED = {"connection", "model", "mode", "sees", "repeats", *SAMPLE}
+SHARED = {"connection", "model", "mode", "sees", "repeats", "needs", *SAMPLE}
 """Fields that are the same for all judges of a bundle."""
 
 _OF_MEMBERS = {*JudgeSpec.model_fields} - {"use", "name", *_TESTS}

@@ -140,6 +140,7 @@ class ExperimentSpec(ComparedRunSettings, _Experiment):
             raise ValueError(f"evaluators: {sampled!r}: got resample, wanted it only for summary_evaluators")
         for evaluator in self.summary_evaluators:
             settings = {"tiers": evaluator.tiers, "a sample": evaluator.is_sampled, "timeout_s": evaluator.timeout_s}
+            settings["needs"] = evaluator.needs
             settings |= {"repeats": evaluator.repeats > 1, "a panel": evaluator.panel, "bundle": evaluator.bundle}
             if unsupported := [name for name, value in settings.items() if value]:
                 raise ValueError(

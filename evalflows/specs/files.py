@@ -6,10 +6,10 @@ import stat
 from collections.abc import Hashable, Iterator, Sequence
 from copy import copy, deepcopy
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 from pydantic import ValidationError as PydanticError
 
 from evalflows.specs.errors import InputError, first_problem, short
@@ -31,6 +31,17 @@ MAX_CHARACTERS, MAX_VALUES = 2_000_000, 100_000
 """Most characters of a text in YAML, and most values, with those that aliases and merges repeat."""
 
 Spec = TypeVar("Spec", bound=BaseModel)
+
+
+def _as_here(given: Any) -> Any:
+    """Return a path without `file://`, and with the slashes of this system in place of Windows'."""
+    if isinstance(given, list):
+        raise ValueError(f"got {short(given)}, wanted one file; a `function` can yield rows of several")
+    return given.removeprefix("file://").replace("\\", "/") if isinstance(given, str) else given
+
+
+FilePath = Annotated[str, BeforeValidator(_as_here)]
+"""The path of a file in a spec, as promptfoo and Windows write it too."""
 
 
 def located(path: str | os.PathLike[str]) -> Path:

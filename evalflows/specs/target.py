@@ -20,6 +20,7 @@ from evalflows.specs.dialogue import (
     UserCheck,
     UserSpec,
 )
+from evalflows.specs.files import FilePath
 from evalflows.specs.model import SpecModel
 
 OF_REASONING = ("max_completion_tokens", "reasoning_effort")
@@ -223,7 +224,7 @@ class RecordedTarget(_Target):
     """Existing answers: from a file, from a column of the dataset, or from another experiment."""
 
     kind: Literal["recorded"]
-    path: str | None = Field(
+    path: FilePath | None = Field(
         None,
         description='A file of {"id" or "inputs", "outputs"}, and "repetition" (from 0) if it has several answers per '
         "example: .jsonl, .json, .csv or .parquet",

@@ -27,6 +27,8 @@ MEASURED = ("latency", "cost", "tokens")
 """Metrics of traces that need no evaluator."""
 
 DIMENSIONS = ("tag", "version", "model", "environment")
+OF_METADATA = "metadata."
+"""Before the name of a field of a trace's metadata, which is a dimension too."""
 ALL = "all"
 """The slice with all traces."""
 
@@ -34,6 +36,14 @@ PREVIOUS = "previous"
 """What a `fall` is measured against unless it names an experiment: the previous window."""
 
 LATE_S: dict[WindowSize, float] = {"hour": 900.0, "day": 3600.0}
+
+
+def check_dimension(name: str) -> str:
+    """Return what slices windows. Raise ValueError unless it is known."""
+    key = name.removeprefix(OF_METADATA)
+    if name not in DIMENSIONS and (key in ("", name) or '"' in key):
+        raise ValueError(f"got {name!r}, wanted one of {', '.join(DIMENSIONS)}, or such as metadata.plan")
+    return name
 
 
 class WatchSpec(SpecModel):
@@ -54,8 +64,8 @@ class WatchSpec(SpecModel):
     slices: list[str] = Field(
         default_factory=lambda: [ALL],
         min_length=1,
-        description="Slices that are watched separately: `tag`, `version`, `model` or `environment` for each of its "
-        "values, such as `version=1.4` for one of them, `all` for all traces",
+        description="Slices that are watched separately: `tag`, `version`, `model`, `environment`, or a field of the "
+        "metadata such as `metadata.plan`, for each of its values; `version=1.4` for one of them; `all` for all traces",
     )
     min_n: int = Field(
         30,
@@ -122,9 +132,13 @@ class WatchSpec(SpecModel):
             raise ValueError(f"{self.kind} of {self.metric!r}: wanted finite numbers")
         for entry in self.slices:
             dimension, is_one, value = entry.partition("=")
-            if entry != ALL and (dimension not in DIMENSIONS or bool(is_one) != bool(value)):
-                wanted = ", ".join((ALL, *DIMENSIONS))
-                raise ValueError(f"slices: got {entry!r}, wanted one of {wanted}, or such as version=1.4")
+            if bool(is_one) != bool(value):
+                raise ValueError(f"slices: got {entry!r}, wanted such as version=1.4")
+            if entry != ALL:
+                try:
+                    check_dimension(dimension)
+                except ValueError as error:
+                    raise ValueError(f"slices: {error}, or {ALL}") from None
         return self
 
     @property

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from click.testing import CliRunner, Result
 from compared import Compared
 
 from evalflows.cli.main import cli
+from evalflows.specs.errors import InputError
 from evalflows.store import Store
+from evalflows.store.queries.labels import preferences_of
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +52,25 @@ def test_preferences_are_printed_and_counted(compared: Compared) -> None:
         assert (row["prompt"], row["chosen"], row["rejected"]) == ("q0?", "schön\nund gut", "new on q0")
         assert "schön" in done.stdout
         assert done.stderr == "1 of 3 pairs by preference; left out: 1 ties, 1 flipped\n"
+
+
+def test_preferences_are_examples_for_a_prompt(compared: Compared) -> None:
+    compared.judge("q2", "right", "right", metric="tone")
+    compared.judge("q1", "left", "left", metric="tone")
+    compared.write()
+    shown = export("cmp-1", "--metric", "preference", "--few-shot", "3")
+    assert shown.stdout == (
+        "Examples, each with a better and a worse answer:\n\n## Example 1\n\nQuestion:\nq0?\n\n"
+        "Better answer:\nschön\nund gut\n\nWorse answer:\nnew on q0\n"
+    )
+    assert shown.stderr.endswith("1 flipped; in the prompt, so no test of it: q0\n")
+    one, two = (export("cmp-1", "--metric", "tone", "--few-shot", str(n)) for n in (1, 2))
+    assert two.stdout.startswith(one.stdout) and two.stdout.count("## Example") == 2
+    found = preferences_of(Store(), "cmp-1", "tone")
+    (first,) = found.few_shot(1)[1]
+    assert replace(found, final=frozenset([first])).few_shot(2)[1] == [({"q1", "q2"} - {first}).pop()]
+    with pytest.raises(InputError, match="got no preference that can be an example"):
+        replace(found, final=frozenset(["q1", "q2"])).few_shot(2)
 
 
 def test_preferences_are_written_to_a_file(compared: Compared, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """evalflows robustness, from a run to what is printed."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from click.testing import CliRunner, Result
 
 from evalflows.analysis.robustness import robustness_report
 from evalflows.cli.calibrate import calibrate
+from evalflows.cli.labels import labels
 from evalflows.cli.robustness import robustness
 from evalflows.cli.schema import schema_of
 from evalflows.store import Store
@@ -116,6 +118,28 @@ def test_weights_are_calibrated_by_ranked_cases_or_refused(run_group: str, tmp_p
     assert "quality: no weights: 6 ranked cases, wanted at least 10" in few.stdout
     chance = wide(calibrate, "demo-brief", ranked([1 + i % 2 for i in range(N)]))
     assert "quality: no weights: the ranks are ordered no better than by chance (p = " in chance.stdout
+    form = list(
+        csv.DictReader(wide(labels, "next", "demo-brief", "quality", "--disagree", "--n", "2").stdout.splitlines())
+    )
+    assert [(row["metric"], row["drawn"]) for row in form] == [("quality", "uncertain")] * 2
+    for asked, message in (
+        (("contains", "--disagree"), "metric 'contains': is no composite of several metrics, wanted one"),
+        (("quality", "--disagree", "--order", "random"), "labels next: got --disagree with --order random"),
+    ):
+        refused = wide(labels, "next", "demo-brief", *asked)
+        assert refused.exit_code == 2 and message in refused.stderr
+    by_label = [f"demo-brief,{example},{float(rank == 1)}" for example, rank in zip(ids, by_contains, strict=True)]
+    (tmp_path / "labels.csv").write_text("\n".join(["experiment,example_id,value", *by_label]))
+    imported = wide(labels, "import", "labels.csv", "--metric", "helpful")
+    assert imported.exit_code == 0, imported.output
+    done = wide(calibrate, "demo-brief", "--labels", "helpful")
+    assert "quality: 100% of the pairs of 20 labelled cases" in done.stdout and "out of sample" in done.stdout
+    assert "got neither, wanted RANKED or --labels" in wide(calibrate, "demo-brief").stderr
+    from evalflows.flows.review_weights import review_weights
+
+    said = review_weights("demo-brief", "helpful")
+    checked = Store().query("select passed, message, n_unexpected from source.checks where name = 'weights_by_labels'")
+    assert checked == [(True, said, 0)] and said.startswith("quality: 100% of the pairs of 20 labelled cases")
     refused = wide(calibrate, "demo-brief", ranked(["first"]))
     assert (refused.exit_code, refused.stderr.count("\n")) == (2, 1)
     assert "ranked.csv: row 2: got " in refused.stderr

@@ -179,6 +179,11 @@ def test_mappers_get_langfuse_s_items_and_evaluators_exactly_what_they_return(
     )
     assert seen == [({"input": "q"}, {"output": {"text": "a"}}, "a", None, {"type": "user-query"})]
     assert {one.name: one.value for one in result.item_evaluations["t"]} == {"judge": "good", "same": "good"}
+    with pytest.raises(AttributeError, match="value: got the evaluations judge, same, wanted one"):
+        [e.value for e in result.item_evaluations.values()]
+    result = client.run_batched_evaluation(scope="traces", mapper=mapper, evaluators=[judge])
+    assert [(e.name, e.value) for e in result.item_evaluations.values()] == [("judge", "good")]
+    assert not hasattr(result.item_evaluations["t"], "score")
 
 
 def test_only_import_lines_are_ours() -> None:

@@ -26,6 +26,7 @@ PARAMETERS = {name: inspect.signature(getattr(evaluators, name)).parameters for 
 JUDGES = [name for name, parameters in PARAMETERS.items() if "complete" in parameters]
 RUNNER = asyncio.Runner()
 SETTINGS: dict[str, dict[str, Any]] = {
+    "role_adherence": {"role": "A clerk."},
     "rubric": {"rubric": "Is it right?"},
     "failure_modes": {"taxonomy": {"modes": [{"name": "late", "definition": "It is late."}]}, "scores": Evaluations()},
 }

@@ -22,6 +22,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     **{name: {"rubric": "Is it kind?"} for name in ("rubric", "turn_quality", "conversation_quality", "trajectory")},
     "criteria": {"criteria": ["helpfulness"]},
     "context_use": {"instructions": "Look closely."},
+    "role_adherence": {"role": "A patient clerk."},
     "correctness": {"instructions": "Be strict."},
     "turn_errors": {"instructions": "Be strict."},
 }
@@ -62,6 +63,7 @@ def prompt_of(name: str, mark: str, **settings: Any) -> str:
 CONVERSATIONS = (
     "context_use",
     "conversation_quality",
+    "role_adherence",
     "turn_errors",
     "turn_quality",
     "trajectory",

@@ -24,7 +24,7 @@ def long(question: str) -> str:
 
 
 @pytest.mark.slow
-def test_evaluate_compares_finished_experiments() -> None:
+def test_evaluate_compares_finished_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = (evaluate(target, ROWS[:6]) for target in (short, long))
     found = evaluate((one, other), evaluators=[longer], both_orders=True)
     assert isinstance(found, ComparativeResult)
@@ -41,6 +41,9 @@ def test_evaluate_compares_finished_experiments() -> None:
     assert (rate["candidate"], rate["baseline"], rate["win_rate"], rate["wins"]) == ("long", "short", 1.0, 6)
     assert list(found.leaderboard().experiment) == ["long", "short"]
     assert repr(found) == f"ComparativeResult('short vs long', {found.comparison_id}, 6 pairs: longer)"
+    assert str(found).startswith(f"short vs long ({found.comparison_id})\n") and "\npages: " in str(found)
+    monkeypatch.setenv("EVALFLOWS_DASHBOARD_URL", "https://evals.example")
+    assert found.url == f"https://evals.example/pairwise/{found.comparison_id}" and found.url in str(found)
     assert [pair["example_id"] for pair in found] == NAMES[:6]
     assert all(Store().is_sealed(table, found.comparison_id) for table in ("judgements", "comparison_sets"))
 

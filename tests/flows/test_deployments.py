@@ -91,6 +91,7 @@ def test_what_ships_is_deployed_and_scheduled_in_place_of_what_was_registered_el
     names = [
         *others,
         "resume_batches/batches (*/15 * * * * UTC, paused)",
+        "review_weights/weights (0 6 1 */3 * UTC, paused)",
         *experiments,
         f"from {ROOT / 'prefect.yaml'}",
     ]

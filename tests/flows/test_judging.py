@@ -49,6 +49,50 @@ CONFIGS = {
 }
 
 
+def test_an_evaluator_judges_only_answers_with_the_scores_that_it_needs() -> None:
+    answers = {row["id"]: "no" if row["id"] in ("e1", "e4") else row["inputs"]["question"] for row in ROWS}
+    wrong = [{**row, "metadata": {"answer": answers[row["id"]]}} for row in ROWS]
+    right = {"use": "regex", "name": "right", "args": {"pattern": "q"}}
+    long = {"use": "length_between", "name": "long", "args": {"least": 1}}
+    asks = {"use": "correctness", "connection": "mock", "args": {"reasoning": False}}
+
+    def answer(request: Any) -> Any:
+        return completion(json.dumps({"correct": True}))
+
+    with serving(Endpoint(answer=answer)) as endpoint:
+        judged(
+            {**asks, "name": "why", "needs": {"right": False}},
+            {**long, "needs": {"right": {"at_least": 1}, "raises": 1}},
+            {**long, "name": "by_label", "needs": {"tone": "warm", "right": {"below": 1}}},
+            right,
+            "odd_evaluators:raises",
+            "odd_evaluators:tone",
+            dataset={"rows": wrong},
+            targets=[{"kind": "recorded", "column": "answer"}],
+            score_configs=CONFIGS,
+            **connected(endpoint),
+        )
+        assert endpoint.calls == 2, "only wrong answers are asked about"
+    by_status = """select metric, status, list(example_id order by example_id), coalesce(error, comment) as said
+                   from item_scores where metric in ('why', 'long', 'by_label') group by all order by 1, 2, 3"""
+    assert rows(by_status) == [
+        ("by_label", "failed", ["e2"], "no score of tone, which it needs: failed"),
+        ("by_label", "not_applicable", ["e0", "e3", "e5"], "it needs another score of right: got 1.0"),
+        ("by_label", "not_applicable", ["e1"], "it needs another score of tone: got cold"),
+        ("by_label", "scored", ["e4"], None),
+        ("long", "failed", ["e0", "e2", "e3", "e5"], "no score of raises, which it needs: failed"),
+        ("long", "not_applicable", ["e1", "e4"], "it needs another score of right: got 0.0"),
+        ("why", "not_applicable", ["e0", "e2", "e3", "e5"], "it needs another score of right: got 1.0"),
+        ("why", "scored", ["e1", "e4"], None),
+    ]
+    for needs, message in (
+        ({"rigth": True}, "evaluator 'long': needs: no evaluator gives 'rigth', wanted one of right, short"),
+        ({"short": True}, "evaluator 'long': needs: got 'short', wanted the metric of one that needs no scores itself"),
+    ):
+        with pytest.raises(InputError, match=message):
+            judged({**long, "needs": needs}, right, {**long, "name": "short", "needs": {"right": True}})
+
+
 @pytest.mark.slow
 def test_evaluators_that_misbehave_have_a_row_with_an_error_each_and_harm_no_other() -> None:
     bad = ["raises", "nan", "too_high", "writes"]

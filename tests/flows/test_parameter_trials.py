@@ -37,18 +37,22 @@ def spec(base_url: str, n: int = N, args: dict[str, Any] | None = None, **target
     )
 
 
-def test_what_a_model_refuses_is_one_line_and_what_it_takes_is_asked_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_model_refuses_is_mended_or_one_line_and_what_it_takes_is_asked_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with serving(Endpoint(answer=answer)) as endpoint:
-        with pytest.raises(InputError) as refused:
-            run(spec(endpoint.base_url, max_tokens=500, temperature=0.5))
-        message, noted = str(refused.value), capsys.readouterr().err
-        assert f"target 'bot': HTTP 400: {UNSUPPORTED[:-1]}; wanted `max_completion_tokens` in place of" in message
-        assert f"evaluator 'correctness': HTTP 400: {ONLY_DEFAULT.format(0.0)[:-1]}; wanted" in noted
-        assert "\n" not in message
-        assert ONLY_DEFAULT.format(0.5)[:-1] in message and endpoint.calls == 5
-        assert one("select (select count(*) from experiments), (select count(*) from source.calls)") == (0, 2)
         with pytest.raises(InputError, match="target 'bot': HTTP 400: reasoning_effort: Invalid value: 'extreme'"):
-            run(spec(endpoint.base_url, args={"temperature": None}, reasoning_effort="extreme"))
+            run(spec(endpoint.base_url, max_tokens=500, temperature=0.5, reasoning_effort="extreme"))
+        noted = capsys.readouterr().err.splitlines()
+        assert [line.partition(": HTTP 400: ")[0] for line in noted] == [
+            f"evalflows: connection 'mock': model 'o-mock' is asked {how}"
+            for how in (
+                "with max_completion_tokens in place of max_tokens",
+                "without the temperature 0.5, so by its own",
+            )
+        ]
+        assert ONLY_DEFAULT.format(0.5)[:-1] in noted[1] and UNSUPPORTED[:-1] in noted[0]
+        assert one("select count(*) from experiments") == (0,)
         paid = rows("select distinct evaluator, status, cost_usd > 0 from source.calls")
         assert paid == [("trial", "ok", True)], "what was taken is paid"
 
@@ -78,8 +82,8 @@ def test_what_a_model_refuses_is_one_line_and_what_it_takes_is_asked_once(capsys
         assert endpoint.calls - before == N, (
             "the ledger knows the target's trial, and the judge has judged such answers"
         )
-        with pytest.raises(IncompleteError, match="none of 9 answered: HTTP 400: Unsupported parameter"):
-            run(spec(endpoint.base_url, FEWEST - 1, max_tokens=500))
+        with pytest.raises(IncompleteError, match="none of 9 answered: HTTP 400: reasoning_effort: Invalid value"):
+            run(spec(endpoint.base_url, FEWEST - 1, reasoning_effort="extreme"))
 
 
 def test_what_a_protocol_cannot_send_is_a_refusal_too(monkeypatch: pytest.MonkeyPatch) -> None:

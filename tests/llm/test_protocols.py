@@ -198,20 +198,6 @@ REFUSED: list[tuple[str, dict[str, Any], ErrorKind, str]] = [
     ("anthropic", {"model": "refuses"}, "refused", "the model declined (bio)"),
     ("google", {"model": "refuses"}, "refused", "stopped by the provider's content filter (safety)"),
     ("google", {"model": "blocked"}, "refused", "the prompt was blocked (prohibited_content)"),
-    (
-        "anthropic",
-        {"model": "new", "temperature": 0.0},
-        "bad_request",
-        "HTTP 400: `temperature` is deprecated for this model; wanted no `temperature` of the target, or `args: "
-        "{temperature: null}` of the evaluator",
-    ),
-    (
-        "google",
-        {"model": "new", "temperature": 0.0},
-        "bad_request",
-        "HTTP 400: temperature is not supported by this model; wanted no `temperature` of the target, or `args: "
-        "{temperature: null}` of the evaluator",
-    ),
     ("anthropic", {"temperature": 1.5}, "bad_request", "temperature: got 1.5, wanted at most 1"),
     (
         "anthropic",
@@ -269,6 +255,15 @@ def test_a_lasting_fault_is_one_line(
     assert raised.value.kind == error_kind and "\n" not in said and WRONG_KEY not in said
     assert said == message or not message
     assert served[kind].calls <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_that_takes_no_temperature_is_asked_without(kind: str, served: Mapping[str, Endpoint]) -> None:
+    assert ask(kind, served[kind], model="new", temperature=0.0).text
+    assert served[kind].calls == 2
+    with pytest.raises(CallError, match=r"`top_p` is deprecated for this model|top_p") as raised:
+        ask(kind, served[kind], model="new", top_p=0.5) if kind == "anthropic" else ask(kind, served[kind], top_p="x")
+    assert raised.value.kind == "bad_request"
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -96,17 +96,17 @@ def test_a_frame_has_readable_columns(store_root: Path) -> None:
     filler.scores(
         "exp-1",
         filler.score("exp-1", first, 0, "zeal", status="failed", value=None, error="no output"),
-        filler.score("exp-1", second, 0, "accuracy", value=1.0, comment="as wanted", **scored),
+        filler.score("exp-1", second, 0, "accuracy", value=1.0, comment="as wanted", metadata='{"by": 2}', **scored),
         filler.score("exp-1", second, 0, "zeal", value=0.5, **scored),
     )
     frame = ExperimentResult("exp-1").to_pandas()
-    names = ("score.zeal", "score.accuracy", "comment.accuracy", "score_error.zeal")
+    names = ("score.zeal", "score.accuracy", "comment.accuracy", "score_metadata.accuracy", "score_error.zeal")
     assert list(frame.columns) == [
         *("example_id", "repetition", "inputs.question", "outputs.answer", "reference.answer"),
         *names,
         *("status", "error", "latency_s", "cost_usd"),
     ]
     rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    assert [rows[0][name] for name in names] == [None, None, None, "no output"]
-    assert [rows[1][name] for name in names] == [0.5, 1.0, "as wanted", None]
+    assert [rows[0][name] for name in names] == [None, None, None, None, "no output"]
+    assert [rows[1][name] for name in names] == [0.5, 1.0, "as wanted", {"by": 2}, None]
     assert [row["error"] for row in rows] == ["boom", None]

@@ -87,12 +87,19 @@ def test_a_stage_without_items_says_that_it_goes_on(clock: Clock, printed: Calla
     assert printed() == ["computing differences, 3 s", "computing differences, 2 min 30 s"]
 
 
-def test_a_terminal_shows_a_bar_with_the_stage_and_leaves_nothing(printed: Callable[[], list[str]]) -> None:
+def test_a_terminal_shows_a_bar_with_the_stage_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch, printed: Callable[[], list[str]]
+) -> None:
     screen = io.StringIO()
     with show_progress(Console(file=screen, force_terminal=True, width=100)) as watch:
         watch(at_work(7))
     assert "answering and judging: 7/100 answers, 7/200 judgements" in screen.getvalue()
     assert printed() == []
+    monkeypatch.setenv("JPY_PARENT_PID", "1")  # a command that a cell of a notebook calls by `!`
+    before = screen.getvalue()
+    with show_progress(Console(file=screen, force_terminal=True, width=100)) as watch:
+        watch(at_work(7))
+    assert screen.getvalue() == before, "no bar, of which each state would stay in the cell"
 
 
 def test_a_notebook_shows_progress_without_being_asked(

@@ -94,6 +94,12 @@ def test_what_a_program_changed_itself_is_not_an_edit(edit: Edit, monkeypatch: p
     prompting.PROMPT = "Answer."
     assert code_parts(app.answer) == before
 
+    Path(prompting.__cached__).unlink()  # as where no bytecode is kept
+    prompting.PROMPT = "Answer in full."
+    assert stale(app.answer) == ["prompting.PROMPT"], "the file is newer than this process"
+    os.utime(prompting.__file__, (1, 1))
+    assert stale(app.answer) == [] and code_parts(app.answer) == assigned
+
 
 @pytest.mark.parametrize("text", ["", "def renamed():\n    return 1\n"])
 def test_a_function_that_is_gone_from_its_file_is_the_older_one(text: str, edit: Edit) -> None:

@@ -49,9 +49,9 @@ def test_short_forms_name_the_kind_and_the_metric(given: Any, kind: str, title: 
 
 
 def test_a_slice_is_one_value_or_all_values_of_a_field() -> None:
-    rule = WatchSpec.model_validate({"change": "a", "slices": ["version=1.4", "tag"]})
-    watched = {part: rule.watches(part) for part in ("version=1.4", "version=1.3", "tag=eu", "all")}
-    assert watched == {"version=1.4": True, "version=1.3": False, "tag=eu": True, "all": False}
+    rule = WatchSpec.model_validate({"change": "a", "slices": ["version=1.4", "tag", "metadata.plan"]})
+    parts = ("version=1.4", "version=1.3", "tag=eu", "all", "metadata.plan=free", "metadata.team=a")
+    assert [rule.watches(part) for part in parts] == [True, False, True, False, True, False]
 
 
 @pytest.mark.parametrize(

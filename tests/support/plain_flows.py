@@ -19,7 +19,11 @@ SETTINGS = [f"api.{module}.flow_settings" for module in ("calling", "running", "
 NOTHING = (
     *("api.running.begin_early", "api.traces.begin_early", "cli.running.begin_early"),
     *(f"tasks.{module}.create_markdown_artifact" for module in ("test_and_decide", "compare", "snapshot", "announce")),
-    *("tasks.retention.create_table_artifact", "tasks.progress.create_progress_artifact"),
+    *(
+        "tasks.weights.create_table_artifact",
+        "tasks.retention.create_table_artifact",
+        "tasks.progress.create_progress_artifact",
+    ),
     *("tasks.progress.update_progress_artifact", "tasks.announce.emit_event", "tasks.watch.emit_event"),
 )
 """What prepares a server, and what tells it something."""

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial, update_wrapper
 from typing import Any
 
@@ -58,6 +58,9 @@ class Evaluation:
     config_id: str | None = None
 
 
+_FIELDS = frozenset(field.name for field in fields(Evaluation))
+
+
 @dataclass(slots=True, kw_only=True)
 class ExperimentItemResult:
     """One item of an experiment: the task's output, and its evaluations."""
@@ -79,9 +82,21 @@ def evaluations_of(rows: Iterable[JudgementRow]) -> list[Evaluation]:
     return present(evaluations_view(rows))
 
 
+class OfItem(Evaluations):
+    """The evaluations of an item. If there is one, its fields are attributes here too: `evaluations.value`."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _FIELDS:
+            raise AttributeError(name)
+        if len(self) != 1:
+            names = ", ".join(evaluation.name for evaluation in self) or "none"
+            raise AttributeError(f"{name}: got the evaluations {names}, wanted one: take one by its name")
+        return getattr(self[0], name)
+
+
 def present(evaluations: Iterable[views.Evaluation]) -> list[Evaluation]:
     """Return the evaluations that have a value: as in Langfuse, others are left out. They are found by name too."""
-    return Evaluations(_of_view(evaluation) for evaluation in evaluations if evaluation.status == "scored")  # type: ignore
+    return OfItem(_of_view(evaluation) for evaluation in evaluations if evaluation.status == "scored")  # type: ignore
 
 
 def complete(evaluations: Evaluations) -> list[Evaluation]:

@@ -34,8 +34,10 @@ from evalflows.evaluators.foreign import evaluator_name
 from evalflows.evaluators.score import as_number, preferences
 from evalflows.evaluators.views import ExampleView, RunView
 from evalflows.specs.errors import InputError
+from evalflows.specs.escaping import print_note
 from evalflows.specs.evaluator import FallbackSpec
 from evalflows.specs.grouping import grouped
+from evalflows.specs.hints import show
 from evalflows.store.queries.lookup import unique_name
 from evalflows.store.records import ComparisonSetRow, ExperimentRow, JudgementRow, OutputRow, from_json
 from evalflows.store.snapshots import load_snapshot
@@ -282,7 +284,7 @@ class ComparativeExperimentResults:
         of_comparison: Sequence[JudgementRow] = store.read("judgements", row.comparison_id)
         judgements = grouped((judgement.example_id or "", judgement) for judgement in of_comparison)
         self.comparative_experiment = _comparative_experiment(row, experiments)
-        self.url: str | None = None  # there is no web page
+        self.url: str | None = result.url
         self._result = result
         self._examples = _examples(store, experiments[0], judgements)
         runs = _runs(store, row, self._examples)
@@ -361,7 +363,9 @@ def evaluate_comparative(
         load_nested=load_nested,
         randomize_order=randomize_order,
     )
-    return ComparativeExperimentResults(result)
+    found = ComparativeExperimentResults(result)
+    print_note(f"comparison {result.name}: {found.url or show(result.comparison_id).code}")
+    return found
 
 
 def _comparative_experiment(row: ComparisonSetRow, experiments: Sequence[ExperimentRow]) -> ComparativeExperiment:

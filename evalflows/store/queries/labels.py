@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalflows.specs.errors import InputError
 from evalflows.store.described import panels_of
 from evalflows.store.queries.lookup import comparison_beside, find_comparison, find_experiments, is_comparison
 from evalflows.store.queries.progress import work_done
-from evalflows.store.records import from_json, to_json
+from evalflows.store.records import FINAL, from_json, to_json
 from evalflows.store.sql import ask, ask_arrow, ask_records
 from evalflows.store.store import Store
 
@@ -157,6 +158,26 @@ def to_label(store: Store, reference: str, metric: str, people_metric: str) -> U
     return Unlabelled(experiment_id=identity, name=name, runs=runs)
 
 
+def labelled_composites(store: Store, identity: str, composite: str, metric: str) -> list[tuple[float, str | None]]:
+    """Return the mean label of each labelled answer of an experiment or a trace evaluation, and the metadata of its
+    score of the composite; None without one."""
+    return store.query(_LABELLED_COMPOSITES, [identity, composite, metric])
+
+
+_LABELLED_COMPOSITES = """
+with scored as (
+    select subject_id, arg_max(metadata::varchar, recorded_at) filter (metric = $2 and status = 'scored') as metadata
+    from staging.scores
+    where (experiment_id = $1 or starts_with(experiment_id, $1 || '-')) and turn is null
+          and subject_kind in ('run', 'trace', 'observation', 'session')
+    group by subject_id
+)
+select avg(l.value), any_value(s.metadata) from current_labels l join scored s using (subject_id)
+where l.metric = $3 and l.turn is null and l.other_run_id is null and l.value is not null
+group by l.subject_id order by md5(l.subject_id)
+"""
+
+
 def _known(store: Store, query: str, identity: str) -> str:
     ((names,),) = ask(store, (query, [identity]))[0] or ((None,),)
     return names or "none yet"
@@ -223,13 +244,15 @@ with labelled as (
     group by subject_id
 ), judged as (
     select run_id, arg_min(value, evaluator_version) as value, arg_max(value, evaluator_version) as other,
-           max(spread) as spread, any_value(example_id) as example_id
+           max(spread) as spread, any_value(example_id) as example_id,
+           any_value(metadata::varchar) filter (evaluator = $2 and contains(metadata::varchar, '"unmet_requirement"'))
+               as composed
     from scores
     where experiment_id = $1 and metric = $2 and status = 'scored' and subject_kind = 'run' and turn is null
     group by run_id
 )
 select j.run_id, md5(j.run_id) as lot, l.subject_id is not null as is_labelled,
-       coalesce(l.is_fair, false) as is_fair, j.value, j.spread, j.other,
+       coalesce(l.is_fair, false) as is_fair, j.value, j.spread, j.other, j.composed,
        x.inputs::varchar as inputs, o.outputs::varchar as outputs, x.reference_outputs::varchar as reference_outputs
 from judged j
 join outputs o on o.experiment_id = $1 and o.run_id = j.run_id
@@ -321,6 +344,24 @@ class Preferences:
     metric: str
     rows: list[dict[str, Any]]  # prompt, chosen, rejected, and their origin
     left_out: dict[str, int]  # numbers of pairs, by LEFT_OUT
+    final: frozenset[str]  # ids of final examples, which no prompt should have
+
+    def few_shot(self, n: int) -> tuple[str, list[str]]:
+        """Return examples for a prompt, each with a better and a worse answer, and the ids of the examples.
+
+        There is one of an example, none of a final one, and at most `n`: the first by a random order that is the same
+        whenever it is asked for. Raise InputError if there is none.
+        """
+        of_example = {row["example_id"]: row for row in self.rows if row["example_id"] not in self.final}
+        chosen = sorted(of_example, key=lambda identity: sha256(identity.encode()).digest())[:n]
+        if not chosen:
+            raise InputError(f"comparison {self.comparison_id!r}: got no preference that can be an example, wanted one")
+        parts = ["Examples, each with a better and a worse answer:"]
+        for number, row in enumerate((of_example[identity] for identity in chosen), start=1):
+            prompt = row["prompt"] if isinstance(row["prompt"], str) else to_json(row["prompt"])
+            texts = {"Question": prompt, "Better answer": row["chosen"], "Worse answer": row["rejected"]}
+            parts += [f"## Example {number}", *(f"{name}:\n{text}" for name, text in texts.items())]
+        return "\n\n".join(parts) + "\n", chosen
 
     @property
     def in_words(self) -> str:
@@ -349,6 +390,7 @@ def preferences_of(store: Store, comparison_id: str, metric: str | None = None) 
         metric=chosen,
         rows=[pair.as_row(chosen) for pair in of_metric if pair.why_not is None],
         left_out={why: excluded[why] for why in LEFT_OUT},
+        final=frozenset(pair.example_id for pair in of_metric if pair.split == FINAL),
     )
 
 
@@ -376,6 +418,7 @@ class _Pair:
     right: str | None
     left_experiment: str
     right_experiment: str
+    split: str | None
 
     @property
     def why_not(self) -> str | None:
@@ -419,7 +462,7 @@ def _only(fields: Mapping[str, Any]) -> Any:
 
 _PREFERENCE_PAIRS = """
 select metric, example_id, status, outcome, left_points, decided_by, inputs, left_outputs, right_outputs,
-       left_experiment, right_experiment
+       left_experiment, right_experiment, split
 from pair_outcomes where comparison_id = ?
 order by position, example_id, repetition, left_experiment_id, right_experiment_id, evaluator_version
 """

@@ -93,6 +93,13 @@ def item_values(store: Store, scope: SelectedScope, metric: str) -> list[ItemVal
     return records_of(ItemValue, rows)
 
 
+def newest_spec(store: Store, name: str) -> tuple[str, TraceEvaluationSpec] | None:
+    """Return the id and the newest spec of the trace evaluation of a name; None if there is none."""
+    query = "select evaluation_id, spec from source.watermarks where name = ? order by recorded_at desc limit 1"
+    found = store.query(query, [name])
+    return (found[0][0], TraceEvaluationSpec.model_validate_json(found[0][1])) if found else None
+
+
 def production_metric(store: Store, metric: str) -> MetricSpec:
     """Return the declared properties of a metric, with its direction, by the newest evaluation that has scored it."""
     query = """select w.spec from source.watermarks w where w.evaluation_id in (

@@ -483,7 +483,9 @@ def _equals(name: str, value: Any, scope: TraceScope) -> str:
     if bound := _BOUNDS.get(_key(name)):
         return f"started_at {bound} {_literal(value, name)}::timestamptz"
     if _key(name) == "metadata" and isinstance(value, Mapping):
-        return " and ".join(f"{_metadata(str(key))} = {_literal(_text(inner), name)}" for key, inner in value.items())
+        return " and ".join(
+            f"{metadata_sql(str(key))} = {_literal(_text(inner), name)}" for key, inner in value.items()
+        )
     column = _column(name, scope)
     value = _cased(column, value)
     if column in ("tags", "models"):
@@ -500,7 +502,7 @@ def _one(entry: Any, scope: TraceScope) -> str:
         raise InputError(f"filter: got {short(entry)}, wanted {{column, operator, value, type}}")
     name, operator, value = str(entry["column"]), str(entry["operator"]).lower(), entry.get("value")
     is_metadata = _key(name) == "metadata"
-    column = _metadata(str(entry.get("key", ""))) if is_metadata else _column(name, scope)
+    column = metadata_sql(str(entry.get("key", ""))) if is_metadata else _column(name, scope)
     value = _cased(column, value)
     if operator in ("is null", "is not null"):
         return f"{column} {operator}"
@@ -537,7 +539,7 @@ def _column(name: str, scope: TraceScope) -> str:
     raise InputError(f"filter: got the column {name!r} for {scope}, wanted one of {known}")
 
 
-def _metadata(key: str) -> str:
+def metadata_sql(key: str) -> str:
     """Return SQL for a field of the attributes, also as Langfuse's SDK calls it."""
     names = (key, f"langfuse.trace.metadata.{key}", f"langfuse.observation.metadata.{key}", f"metadata.{key}")
     paths = ", ".join(quoted('$."' + name.replace('"', "") + '"') for name in names)

@@ -17,10 +17,11 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.gate import ProductionBaseline
 from evalflows.specs.grouping import grouped
 from evalflows.specs.traces import TraceScope
-from evalflows.specs.watch import ALL, DIMENSIONS, MEASURED, TRACES, WindowSize
+from evalflows.specs.watch import ALL, DIMENSIONS, MEASURED, OF_METADATA, TRACES, WindowSize
 from evalflows.store.described import from_described
 from evalflows.store.layout import quoted
 from evalflows.store.observations import FIRST_DAY, day_of
+from evalflows.store.queries.traces import metadata_sql
 from evalflows.store.queries.values import MetricValues, has_two_values
 from evalflows.store.sql import ask, records_of, rows_from
 from evalflows.store.store import Store
@@ -56,6 +57,8 @@ where experiment_id between $1 and $2 and subject_at >= $3 and subject_at < $4 a
 def in_slice(sliced: str) -> str | None:
     """Return the condition on traces that a slice means, such as `version=1.4`; None for all traces."""
     dimension, _, value = sliced.partition("=")
+    if dimension.startswith(OF_METADATA):
+        return f"{metadata_sql(dimension.removeprefix(OF_METADATA))} = {quoted(value)}"
     column = {"tag": "list_contains(tags, {})", "model": "list_contains(models, {})"}.get(
         dimension, f"{dimension} = {{}}"
     )
@@ -71,9 +74,15 @@ class WindowsWanted:
     versions: Collection[str]  # of its evaluators and composites
     condition: str | None  # the evaluation's filter, for what is measured of traces
     size: WindowSize
-    dimensions: Collection[str] = ()  # slices by tag, version, model or environment
+    dimensions: Collection[str] = ()  # slices by tag, version, model, environment or a field of the metadata
     within: str = ALL  # the slice whose items count
     metric: str | None = None  # the only one that counts
+
+    @property
+    def sliced_by(self) -> tuple[str, ...]:
+        """The columns of traces that slice them."""
+        of_metadata = any(name.startswith(OF_METADATA) for name in (*self.dimensions, self.within))
+        return ("tags", "version", "models", "environment", *(["attributes"] if of_metadata else []))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,14 +181,15 @@ def _traces(wanted: WindowsWanted, day: date, last: date | None = None) -> str:
     starts = f"started_at >= {_utc(day)} and started_at < {_utc(last + timedelta(days=1))}"
     is_of_traces = wanted.scope == "traces"
     filtered = f" and {wanted.condition}" if is_of_traces and wanted.condition else ""
+    sliced_by = ", ".join(wanted.sliced_by)
     return f"""observations as (select * from staging.observations where day between '{near[0]}' and '{near[1]}'),
         traces as ({view_text("traces")}),
         about as (
-            select trace_id, coalesce(session_id, trace_id) as cluster, tags, version, models, environment from traces
+            select trace_id, coalesce(session_id, trace_id) as cluster, {sliced_by} from traces
         ),
         measured as (
             select trace_id, started_at, status, latency_s, cost_usd, coalesce(tokens_in, 0) + tokens_out as tokens,
-                   coalesce(session_id, trace_id) as cluster, tags, version, models, environment
+                   coalesce(session_id, trace_id) as cluster, {sliced_by}
             from traces where {starts}{filtered}
         )"""
 
@@ -195,13 +205,13 @@ def _items(wanted: WindowsWanted, day: date, last: date | None = None) -> str:
     }[wanted.scope]
     kind = wanted.scope.removesuffix("s")
     measured = ", ".join(f"{{'metric': '{name}', 'value': {_COLUMNS[name]}}}" for name in MEASURED)
-    fields = "cluster, tags, version, models, environment"
+    fields = ", ".join(("cluster", *wanted.sliced_by))
     return f"""of_session as (select distinct on (cluster) * from about order by cluster, trace_id),
         judged as (
             select {_start(wanted.size, "s.subject_at")} as start, s.metric, s.evaluator_version,
                    case when s.status = 'scored' then s.value end as value, s.status <> 'scored' as failed,
-                   1 / coalesce(s.sampling_rate, 1) as weight, coalesce(t.cluster, s.subject_id) as cluster, t.tags,
-                   t.version, t.models, t.environment
+                   1 / coalesce(s.sampling_rate, 1) as weight, coalesce(t.cluster, s.subject_id) as cluster,
+                   {", ".join(f"t.{name}" for name in wanted.sliced_by)}
             from staging.scores s left join {"of_session" if kind == "session" else "about"} t on {joined}
             where s.experiment_id between {first} and {final} and s.turn is null
                   and s.subject_kind = '{kind}' and s.evaluator_version in ({versions})
@@ -232,6 +242,9 @@ def _items(wanted: WindowsWanted, day: date, last: date | None = None) -> str:
 def _slices(wanted: WindowsWanted) -> str:
     """Return SQL for the slices of an item: all, and one for each value of each dimension."""
     parts = [_WINDOW_VALUES[dimension] for dimension in DIMENSIONS if dimension in wanted.dimensions]
+    for name in sorted({*wanted.dimensions} - {*DIMENSIONS}):
+        value = metadata_sql(name.removeprefix(OF_METADATA))
+        parts.append(f"case when {value} is null then [] else [{quoted(name + '=')} || {value}] end")
     return f"flatten([{', '.join([f'[{quoted(ALL)}]', *parts])}])"
 
 

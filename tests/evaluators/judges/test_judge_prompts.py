@@ -17,6 +17,7 @@ ASKS_FOR = {
     "answer_relevance": {"inputs", "outputs"},
     "context_precision": {"inputs", "reference_outputs", "contexts"},
     "context_recall": {"inputs", "reference_outputs", "context"},
+    "summary_coverage": {"source", "outputs", "most"},
     "toxicity": {"inputs", "outputs"},
     "refusal": {"inputs", "outputs"},
     "instruction_following": {"inputs", "outputs", "instructions"},
@@ -31,6 +32,7 @@ PROMPTS = {name: name for name in ASKS_FOR} | {
     "conversation_quality": "conversation",
     "turn_errors": "turn_errors",
     "context_use": "context_use",
+    "role_adherence": "role_adherence",
 }
 
 

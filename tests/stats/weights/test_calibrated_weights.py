@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evalflows.stats.weights import CASES_NEEDED, calibrated_weights, run_parts
+from evalflows.stats.weights import CASES_NEEDED, calibrated_weights, run_parts, weight_disagreements
 
 TRUE = (0.6, 0.3, 0.1)
 
@@ -13,7 +13,7 @@ def cases(n: int, seed: int) -> np.ndarray:
 
 
 def test_the_intervals_hold_the_weights_that_people_ranked_by() -> None:
-    held = []
+    held, apart = [], []
     for seed in range(20):
         parts = cases(15, seed)
         noise = np.random.default_rng(100 + seed).normal(scale=0.05, size=15)
@@ -27,8 +27,11 @@ def test_the_intervals_hold_the_weights_that_people_ranked_by() -> None:
         pairs = [(i, j) for i in range(15) for j in range(i)]
         agreement = np.mean([(scores[i] > scores[j]) == (ranks[i] < ranks[j]) for i, j in pairs])
         assert found.agreement is not None and agreement <= found.agreement + 1e-9
+        assert found.out_of_sample is not None
+        apart.append(found.agreement - found.out_of_sample)
         held += [low <= true <= high for low, true, high in zip(found.low, TRUE, found.high, strict=True)]
     assert len(held) >= 15 * 3 and np.mean(held) > 0.9
+    assert 0 < np.mean(apart) < 0.1, "cases that weights were not fitted to are in order less often, though not by much"
 
 
 def test_ranks_that_have_nothing_to_do_with_the_parts_are_mostly_refused() -> None:
@@ -45,3 +48,14 @@ def test_ranks_that_have_nothing_to_do_with_the_parts_are_mostly_refused() -> No
     assert same.reason == "all ranks are equal"
     with pytest.raises(ValueError, match="ranks: got 2, wanted one for each of 12 cases"):
         calibrated_weights(run_parts(cases(12, 0), range(12)), [1, 2])
+
+
+def test_weights_disagree_on_runs_that_are_good_in_one_part_and_bad_in_another() -> None:
+    parts = np.array([[1, 0], [0, 1], [0.9, 0.9], [0.1, 0.1], [0.5, 0.5], [0.5, np.nan]])
+    found = weight_disagreements(parts)
+    assert found[2] == found[3] == 0 and found[:2].min() > 0.95
+    # by hand: w * 0.8 + (1 - w) * 0.1 is above one half for w > 4 / 7
+    one = weight_disagreements(np.vstack([parts, [[0.8, 0.1]]]), draws=20_000)[-1]
+    assert one == pytest.approx(4 * (3 / 7) * (4 / 7), abs=0.02)
+    with pytest.raises(ValueError, match="parts"):
+        weight_disagreements([[2.0, 0.0]])

@@ -67,20 +67,32 @@ def test_sessions_are_clusters_and_samples_are_weighted(store: Store, make: Make
     assert [w.start.hour for w in hours if (w.metric, w.of) == ("accuracy", "failure")] == [0, 1, 2, 3]
 
 
-def test_slices_are_the_values_of_tags_versions_and_environments(store: Store, make: Make) -> None:
-    attributes = '{"langfuse.trace.tags":["eu","paying"]}'
+def test_slices_are_the_values_of_tags_versions_environments_and_metadata(store: Store, make: Make) -> None:
+    attributes = '{"langfuse.trace.tags":["eu","paying"],"langfuse.trace.metadata.plan":"o\'paid","metadata.seats":3}'
     of_version = {"attributes": attributes, "resource": '{"service.version":"1.4","deployment.environment":"prod"}'}
     (first,) = write_traces(store, make, [START], **of_version)
-    (second,) = write_traces(store, make, [START + timedelta(minutes=1)], status="error")
+    (second,) = write_traces(store, make, [START + timedelta(minutes=1)], status="error", attributes='{"plan":"free"}')
     rows = [score(make, first, 1.0), score(make, second, 0.0), score(make, "of no trace in the store", 0.0)]
     store.append("judgements", f"{IDENTITY}-{DAY}", "p", rows)
-    found = windows_of_day(store, wanted(dimensions=["tag", "version", "environment", "model"]), DAY)
+    dimensions = ["tag", "version", "environment", "model", "metadata.plan", "metadata.seats"]
+    found = windows_of_day(store, wanted(dimensions=dimensions), DAY)
     assert {part: (window.n, window.total) for part, window in of(found).items()} == {
         "all": (3, 1),
         "tag=eu": (1, 1),
         "tag=paying": (1, 1),
         "version=1.4": (1, 1),
         "environment=prod": (1, 1),
+        "metadata.plan=o'paid": (1, 1),
+        "metadata.plan=free": (1, 0),
+        "metadata.seats=3": (1, 1),
+    }
+    within = windows_of_day(store, wanted(within="metadata.plan=o'paid", dimensions=["version"]), DAY)
+    assert of(within).keys() == {"all", "version=1.4"} and of(within)["all"].n == 1
+    by_plan = traces_of_day(store, wanted(dimensions=["metadata.plan"]), DAY)
+    assert {took.slice: took.errors for took in by_plan} == {
+        "all": 1,
+        "metadata.plan=o'paid": 0,
+        "metadata.plan=free": 1,
     }
     assert of(found, "traces", "failure")["all"].total == 1
     latency = of(found, "latency")["all"]

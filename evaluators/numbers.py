@@ -33,7 +33,9 @@ _TOKEN = re.compile(
     rf"(?:[^\W{UNSPACED}]|{_SIGN}|[{_CURRENCY}^]"
     rf"|(?<=\d)[.,:/\u2044*\u00d7{_GROUPING}](?=\d)|(?<=\d)%(?={_SIGN}\d)|(?<![\w.])\.(?=\d))+"
 )
-_FRACTION = re.compile(rf"({_SIGN}?\d+)[/\u2044](\d+)")
+_FRACTION = re.compile(rf"(?P<sign>{_SIGN}?)(?:(?P<whole>\d+)\u202f)?(?P<above>\d+)[/\u2044](?P<below>\d+)")
+_SPACED = re.compile(r"(?<![\w.,:/\u2044^])(?:(?!0)\d{1,3}(?: \d{3})+(?!\d)|\d+ \d+(?=[/\u2044]\d))")
+"""Thousands grouped by spaces, and the whole number before a fraction."""
 _NUMBER = re.compile(
     rf"""(?P<sign>{_SIGN}?) (?:[A-Z]{{0,3}}[{_CURRENCY}]+(?P<late_sign>{_SIGN}?))?
     (?P<digits>(?: (?!0)\d{{1,3}}(?P<group>[,{_GROUPING}])\d{{3}}(?:(?P=group)\d{{3}})*
@@ -63,10 +65,11 @@ def number_in(value: Any) -> Number | None:
 def last_number(text: str) -> Number | None:
     """Return the last number of a text; None without one.
 
-    Thousands can be grouped by comma, apostrophe, underscore or non-breaking space; the decimal mark is the point.
-    3/4 is a fraction (and 1 3/4 is read as 3/4, 1 234 as 234). Percent and currency signs and units are ignored.
+    Thousands can be grouped by comma, apostrophe, underscore or space; the decimal mark is the point. 3/4 is a
+    fraction, and 1 3/4 is 1.75. Percent and currency signs and units are ignored.
     """
     text = _POWER_OF_TEN.sub(_as_exponent, _TOLERANCE.sub(" ", _without_list_marks(text)))
+    text = _SPACED.sub(lambda spaced: spaced[0].replace(" ", "\u202f"), text)
     numbers = (_read(token.strip("_").rstrip(f"+^{_MINUSES}")) for token in reversed(_TOKEN.findall(text)))
     return next((number for number in numbers if number is not None), None)
 
@@ -92,18 +95,23 @@ def _as_exponent(match: re.Match[str]) -> str:
 
 
 def _read(token: str) -> Number | None:
+    written = token.replace("\u202f", " ")
     try:
         if fraction := _FRACTION.fullmatch(token):
-            above, below = (Decimal(side.translate(_PLAIN)) for side in fraction.groups())
-            return Number(EXACT.divide(above, below), token) if below else None
+            whole, above, below = (Decimal(fraction[part] or 0) for part in ("whole", "above", "below"))
+            value = EXACT.add(whole, EXACT.divide(above, below)) if below else None
+            return None if value is None else Number(_signed(value, fraction["sign"]), written)
         if not (match := _NUMBER.fullmatch(token)):
             return None
         digits = match["digits"].replace(match["group"] or ",", "").replace(",", "")
         number = Decimal(digits + (match["exponent"] or "").translate(_PLAIN))
     except InvalidOperation:  # the exponent is out of range
         return None
-    negative = (match["sign"] or match["late_sign"] or "+") in _MINUSES
-    return Number(number.copy_negate() if negative else number, token)
+    return Number(_signed(number, match["sign"] or match["late_sign"]), written)
+
+
+def _signed(number: Decimal, sign: str | None) -> Decimal:
+    return number.copy_negate() if sign and sign in _MINUSES else number
 
 
 @needs_reference

@@ -236,7 +236,8 @@ class _Unpacked(io.RawIOBase):
         return count
 
     def close(self) -> None:
-        self._file.close()
+        if hasattr(self, "_file"):  # else it could not be opened
+            self._file.close()
         super().close()
 
 

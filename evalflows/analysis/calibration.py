@@ -138,7 +138,9 @@ def _composite(composites: Sequence[CompositeSpec], name: str | None) -> Composi
     if name is None and len(known) == 1:
         name = next(iter(known))
     if name not in known:
-        raise InputError(f"composite: got {name!r}, wanted one of {', '.join(known) or 'none: there is none'}")
+        got = "none" if name is None else repr(name)
+        wanted = f"one of {', '.join(known)}" if known else "a spec with a composite, under `composites`"
+        raise InputError(f"composite: got {got}, wanted {wanted}")
     spec = known[name]
     if spec.function is not None or spec.aggregation == "minimum" or len(spec.weights) < 2:
         raise InputError(f"composite {name!r}: has no weights to calibrate, wanted a mean of at least two metrics")

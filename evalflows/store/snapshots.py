@@ -514,7 +514,7 @@ def hide_dataset(store: Store, name: str, source: str) -> None:
     """
     before, since, _ = _current_version(store, name)
     if before is None:
-        raise NotFoundError(f"dataset {name!r}: not in the store, wanted one of `evalflows dataset ls`")
+        raise NotFoundError(f"dataset {name!r}: not in the store, wanted the name of a dataset")
     _refer(store, name, "", before, since, source=source)
 
 

@@ -6,16 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import openai
+import pandas  # noqa: F401  # what the inner pytest imports, it would forget
 import pytest
 from catalog_rows import rows
 from endpoint import Endpoint, Reply, Request, completion, serving
 
 import evalflows
-from evalflows.compat.langsmith import (
-    Client,
-    recorded_cases,  # what the inner pytest imports, it would forget
-    testing,
-)
+from evalflows.compat.langsmith import Client, recorded_cases, testing
 
 pytest_plugins = ["pytester"]
 
@@ -283,6 +280,7 @@ def test_with_langsmiths_output_the_tests_are_listed_with_why_they_failed(
     inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, plugin: str
 ) -> None:
     monkeypatch.setattr(recorded_cases, "record", lambda *_: recorded_cases.Recorded(experiment="x", passed=1, tests=2))
+    monkeypatch.delenv("PYTEST_XDIST_TESTRUNUID", raising=False)  # beside xdist, their plugin refuses the option
     run = inner.runpytest("-p", plugin, "--langsmith-output", "-k", "adds")
     run.stdout.fnmatch_lines(
         ["*= FAILURES =*", ">*assert a + b == wanted", "*evalflows experiments*", "test_app: 1 of 2*"]

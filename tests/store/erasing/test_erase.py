@@ -59,7 +59,7 @@ def marts(store: Store) -> dict[str, Any]:
 
 SHOWN = (
     *("input", "output", "user_id", "tags", "left_outputs", "right_outputs", "left_comment", "right_comment"),
-    *("baseline_comment", "people_comment", "text"),
+    *("baseline_comment", "people_comment", "score_metadata", "text"),
 )
 """Columns of marts with texts, besides those of the tables."""
 

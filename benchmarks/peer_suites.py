@@ -153,7 +153,7 @@ def parse_arguments() -> Namespace:
     for peer in sorted({suite.peer for suite in SUITES}):
         variable = peer.upper()  # of `make peers LANGFUSE=PATH`
         said = f"a clone of its repository, or its source distribution; default: {variable}"
-        parser.add_argument(f"--{peer}", type=Path, metavar="PATH", default=os.environ.get(variable), help=said)
+        parser.add_argument(f"--{peer}", type=Path, metavar="PATH", default=os.environ.get(variable) or None, help=said)
     return parser.parse_args()
 
 

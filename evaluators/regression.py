@@ -104,7 +104,7 @@ def regression(
     each.
 
     `expected` and `got` are paths to the number, such as `reference_outputs.grade` and `outputs.grade`, by default the
-    only field; a text that is a number counts. mae: the mean of |got - expected|. rmse: the root of the mean square.
+    only field; a text that is a number counts. mae: the mean of `|got - expected|`. rmse: the root of the mean square.
     bias: the mean of got - expected, which has no better direction. pearson and spearman: the correlation of the
     numbers and of their ranks, which a constant shift does not change. r2: 1 - (the squared errors) / (those of always
     answering the mean of the references); below 0 if worse than that. `prefix` stands before the names of all metrics.

@@ -122,30 +122,30 @@ def check_of_bundle(
         passed = not (mean > MOST_EXCESS and mean > error_of_mean)
         observed |= {"together": together, "alone": alone, "excess": mean, "standard_error": error_of_mean}
         message = f"its scores in one call with {with_others} {apart}, on {n} answers judged both ways"
-    return CheckRow(
-        check_id=derived_id(batch, judge),
-        batch_id=batch,
-        subject_kind="judge",
-        subject_id=judge,
-        name="bundle",
+    return replace(
+        _row(batch, judge, message),
         passed=passed,
         n_checked=n,
         observed=to_json(observed),
         expected=to_json({"version": version, "most_excess": MOST_EXCESS}),
-        message=message,
         reason_code={True: None, None: "bundle_not_checked", False: "bundle_disagrees"}[passed],
     )
 
 
 def unchecked_bundle(batch: str, judge: str, others: Sequence[str]) -> CheckRow:
     """Return the row that says that a judge was not tried alone, since its spec asks for that: it counts."""
+    tried = f"whether sharing a call with {' and '.join(others)} changes its scores was not tried ({_UNCHECKED})"
+    return _row(batch, judge, tried)
+
+
+def _row(batch: str, judge: str, message: str) -> CheckRow:
     return CheckRow(
         check_id=derived_id(batch, judge),
         batch_id=batch,
         subject_kind="judge",
         subject_id=judge,
         name="bundle",
-        message=f"whether sharing a call with {' and '.join(others)} changes its scores was not tried ({_UNCHECKED})",
+        message=message,
     )
 
 

@@ -13,15 +13,13 @@ MOST_DAYS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabelShare:
-    """The share of a label among the labels that a metric gave on a day."""
+class WeightedShare:
+    """How many items of production have something, as a share in which samples are weighted by the inverse sampling
+    rate."""
 
-    metric: str
-    label: str
-    day: datetime  # its begin, UTC
     n_with: int
     n: int
-    share: float  # samples are weighted by the inverse sampling rate
+    share: float
     low: float  # 95 % interval (Wilson 1927), of as many items as have the same precision if they were weighted alike
     high: float
 
@@ -31,17 +29,30 @@ class LabelShare:
         return percent_estimate(self.share, self.low, self.high)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelShare(WeightedShare):
+    """The share of a label among the labels that a metric gave on a day."""
+
+    metric: str
+    label: str
+    day: datetime  # its begin, UTC
+
+
+def interval_of(share: float, effective: float) -> dict[str, float]:
+    """Return a weighted share and the ends of its interval by the names of their fields; `effective` is the number of
+    items of the same precision."""
+    low, high = score_interval(share, effective, normal_quantile(0.95))
+    return {"share": share, "low": low, "high": high}
+
+
 def label_shares(store: Store) -> Sequence[LabelShare]:
     """Return the shares on each metric's newest MOST_DAYS days, by metric, label (the most frequent first) and day; 0
     of a label that a day lacks."""
     (rows,) = ask(store, (_SHARES, [MOST_DAYS]))
-    found = []
-    for metric, label, day, n_with, n, share, effective in rows:
-        low, high = score_interval(share, effective, normal_quantile(0.95))
-        found.append(
-            LabelShare(metric=metric, label=label, day=day, n_with=n_with, n=n, share=share, low=low, high=high)
-        )
-    return found
+    return [
+        LabelShare(metric=metric, label=label, day=day, n_with=n_with, n=n, **interval_of(share, effective))
+        for metric, label, day, n_with, n, share, effective in rows
+    ]
 
 
 _SHARES = """

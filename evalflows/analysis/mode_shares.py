@@ -3,53 +3,37 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evalflows.analysis.figures import percent_estimate
+from evalflows.analysis.label_shares import WeightedShare, interval_of
 from evalflows.specs.failure_modes import PREFIX
-from evalflows.stats.proportions import normal_quantile, score_interval
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModeShare:
+class ModeShare(WeightedShare):
     """The share of the items with a mode among those that a trace evaluation judged."""
 
     evaluation: str
     mode: str
     field: str  # `all`, `day`, `version`, `tag`, `model` or `environment`
     value: str
-    n_with: int
-    n: int
-    share: float  # samples are weighted by the inverse sampling rate
-    low: float  # 95 % interval (Wilson 1927), of as many items as have the same precision if they were weighted alike
-    high: float
-
-    @property
-    def in_percent(self) -> tuple[str, str]:
-        """The share and its interval as texts."""
-        return percent_estimate(self.share, self.low, self.high)
 
 
 def mode_shares(store: Store, days: int, mode: str | None = None) -> list[ModeShare]:
     """Return the shares over each trace evaluation's newest days: of all modes; of one also by day and by slice."""
     (rows,) = ask(store, (_SHARES if mode is None else _BY_SLICE, [PREFIX, days, mode]))
-    found = []
-    for evaluation, of, field, value, n_with, n, share, effective in rows:
-        low, high = score_interval(share, effective, normal_quantile(0.95))
-        found.append(
-            ModeShare(
-                evaluation=evaluation,
-                mode=of,
-                field=field,
-                value=value,
-                n_with=n_with,
-                n=n,
-                share=share,
-                low=low,
-                high=high,
-            )
+    return [
+        ModeShare(
+            evaluation=evaluation,
+            mode=of,
+            field=field,
+            value=value,
+            n_with=n_with,
+            n=n,
+            **interval_of(share, effective),
         )
-    return found
+        for evaluation, of, field, value, n_with, n, share, effective in rows
+    ]
 
 
 def slices_of(shares: Sequence[ModeShare]) -> list[ModeShare]:

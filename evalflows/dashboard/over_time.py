@@ -1,6 +1,6 @@
 """The page of metrics over time."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from datetime import datetime
 
 from evalflows.analysis.figures import figure
@@ -31,10 +31,7 @@ def over_time_page(site: Site, query: Query) -> Page:
     of_one = [point.experiment_id for point in drawn] if len(shown.lines) == 1 else []
     provider = provider_changes(site.store, of_one)
     versions = versions_of((point.experiment_id, point.application_version, point.git_commit) for point in drawn)
-    told = {
-        point.experiment_id: _told(point, versions.get(point.experiment_id), point.experiment_id in provider)
-        for point in drawn
-    }
+    told = {point.experiment_id: _told(point, versions.get(point.experiment_id)) for point in drawn}
     body = render(
         "over_time.html",
         site,
@@ -43,9 +40,9 @@ def over_time_page(site: Site, query: Query) -> Page:
         names=names,
         dataset=dataset,
         targets=[line.target for line in shown.known if first and line.name == first.name],
-        points=_points(site, shown, shown.metric or "", lambda point: point.mean, told),
-        costs=_points(site, shown, "cost", lambda point: point.cost_usd, told),
-        latencies=_points(site, shown, "latency", lambda point: point.latency, told),
+        points=_points(site, shown, shown.metric or "", lambda point: point.mean, told, provider),
+        costs=_points(site, shown, "cost", lambda point: point.cost_usd, told, provider),
+        latencies=_points(site, shown, "latency", lambda point: point.latency, told, provider),
         provider=provider,
         excluded=excluded_metrics(site.store, groups),
         versions=versions,
@@ -71,7 +68,9 @@ def _named(line: Line) -> str:
     return line.name if line.target in line.name else f"{line.name}, {line.target}"
 
 
-def _points(site: Site, shown: MetricLines, metric: str, value: Figure, told: Mapping[str, str]) -> list[Point]:
+def _points(
+    site: Site, shown: MetricLines, metric: str, value: Figure, told: Mapping[str, str], provider: Set[str]
+) -> list[Point]:
     is_metric, is_one = metric == shown.metric, len(shown.lines) == 1
     return [
         Point(
@@ -80,9 +79,10 @@ def _points(site: Site, shown: MetricLines, metric: str, value: Figure, told: Ma
             low=point.ci_low if is_metric else None,
             high=point.ci_high if is_metric else None,
             title=f"{'' if is_one else f'{_named(of.line)}, '}{point.started_at:%Y-%m-%d %H:%M}: "
-            f"{figure(value(point), metric)}{told[point.experiment_id]}",
+            f"{figure(value(point), metric)}{told[point.experiment_id]}"
+            f"{BEHIND if point.experiment_id in provider else ''}",
             alike=(point.snapshot_id, point.evaluator_version if is_metric else None),
-            is_release=point.target_changed or BEHIND in told[point.experiment_id],
+            is_release=point.target_changed or point.experiment_id in provider,
             href=site.links.experiment(point.experiment_id),
             series=number,
         )
@@ -91,8 +91,8 @@ def _points(site: Site, shown: MetricLines, metric: str, value: Figure, told: Ma
     ]
 
 
-def _told(point: LinePoint, version: Version | None, has_another_behind: bool) -> str:
+def _told(point: LinePoint, version: Version | None) -> str:
     """Return what is said of a run beside its figures."""
     named = f", version {version.text}" if version else ""
     changes = f", another {' and '.join(point.changes)}" if point.changes else ""
-    return f"{named}{changes}{BEHIND if has_another_behind else ''}"
+    return f"{named}{changes}"

@@ -130,7 +130,7 @@ def in_an_empty_store(reader: Reader, folder: Path) -> None:
     reader("dataset", "ls")
     reader("baseline", "ls")
     reader.filled_in["FILE"] = str(labels)
-    ((run_id,),) = rows("select run_id from outputs limit 1")
+    run_id, *_ = [one for (one,) in rows(f"select run_id from outputs where experiment_id = '{identity}'")]
     labels.write_text(f"run_id,metric,value,reviewer\n{run_id},exact_match,1,ada\n")
     reader("labels", "ls")
     assert "30 drawn at random" in reader("labels", "agreement", identity, "exact_match")["label_next"].output

@@ -11,7 +11,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metrics import CompositeSpec
 from evalflows.stats.weights import CalibratedWeights, calibrated_weights, checked_weights, normalised, run_parts
-from evalflows.store.queries.labels import labelled_composites
+from evalflows.store.queries.labels import final_ids, labelled_composites
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.trace_evaluations import newest_spec
 from evalflows.store.records import CheckRow, ExperimentRow, derived_id, to_json
@@ -51,7 +51,8 @@ class Calibration:
     experiment_id: str
     composite: str
     n_cases: int
-    n_left_out: int  # ranked cases without the composite
+    n_left_out: int  # ranked or labelled cases without the composite
+    n_final: int  # those of final examples, left out because weights fitted to them would be tested on them
     agreement: float | None  # the share of pairs of cases in people's order by the weights
     agreement_declared: float | None  # by the declared ones
     agreement_out_of_sample: float | None  # of cases that the weights were not fitted to
@@ -64,26 +65,29 @@ class Calibration:
 def calibrate(store: Store, experiment: str, composite: str | None, ranks: Mapping[str, float]) -> Calibration:
     """Return the weights of an experiment's composite under which its cases are in the order of `ranks`.
 
-    `ranks` are those of examples by id, 1 for the best. Without a name, the only composite is meant. Raise InputError
-    for a composite without weights, and if fewer than two ranked examples have it.
+    `ranks` are those of examples by id, 1 for the best; final examples are left out. Without a name, the only composite
+    is meant. Raise InputError for a composite without weights, and if fewer than two cases are left that have it.
     """
     row: ExperimentRow = store.read("experiments", experiment)[0]
     spec = _composite(experiment_spec(row).composites, composite)
     by_example = scores_by_example(store.read("judgements", experiment), spec.name)
+    final = final_ids(store, experiment) & ranks.keys()
+    allowed = {example: rank for example, rank in ranks.items() if example not in final}
     cases = [
-        Case(ranks[example], [parts_of(score.metadata, [*spec.weights]) for score in by_example[example]])
-        for example in ranks
+        Case(rank, [parts_of(score.metadata, [*spec.weights]) for score in by_example[example]])
+        for example, rank in allowed.items()
         if example in by_example
     ]
-    return _calibrated(experiment, spec, cases, len(ranks), "ranked")
+    return _calibrated(experiment, spec, cases, "ranked", n_final=len(final), n_left_out=len(allowed) - len(cases))
 
 
 def calibrate_by_labels(store: Store, reference: str, composite: str | None, metric: str) -> Calibration:
     """Return the weights of a composite under which its answers are in the order of what people, or users, said of them
     as `metric`.
 
-    The answers are those of an experiment, or the traces, observations or sessions of a trace evaluation. Of more than
-    MOST_CASES, as many are drawn at random, evenly over the labels. Raise InputError as `calibrate` does.
+    The answers are those of an experiment, except to final examples, or the traces, observations or sessions of a trace
+    evaluation. Of more than MOST_CASES, as many are drawn at random, evenly over the labels. Raise InputError as
+    `calibrate` does.
     """
     if (evaluation := newest_spec(store, reference)) is not None:
         identity, composites = evaluation[0], evaluation[1].composites
@@ -94,10 +98,11 @@ def calibrate_by_labels(store: Store, reference: str, composite: str | None, met
     labelled = labelled_composites(store, identity, spec.name, metric)
     if not labelled:
         raise InputError(f"labels: got none of {metric!r} in {reference!r}, wanted numbers, or yes and no")
-    cases = [
-        Case(-label, [parts_of(metadata, [*spec.weights])]) for label, metadata in labelled if metadata is not None
-    ]
-    return _calibrated(identity, spec, _drawn(cases), len(labelled), "labelled", len(cases))
+    final = final_ids(store, identity)
+    allowed = [one for one in labelled if one.example_id not in final]
+    cases = [Case(-one.label, [parts_of(one.metadata, [*spec.weights])]) for one in allowed if one.metadata is not None]
+    n_final, n_left_out = len(labelled) - len(allowed), len(allowed) - len(cases)
+    return _calibrated(identity, spec, _drawn(cases), "labelled", n_final=n_final, n_left_out=n_left_out)
 
 
 def calibration_check(found: Calibration, labels: str) -> CheckRow:
@@ -148,12 +153,12 @@ def _composite(composites: Sequence[CompositeSpec], name: str | None) -> Composi
 
 
 def _calibrated(
-    identity: str, spec: CompositeSpec, cases: Sequence[Case], n_given: int, how: str, n_known: int | None = None
+    identity: str, spec: CompositeSpec, cases: Sequence[Case], how: str, *, n_final: int, n_left_out: int
 ) -> Calibration:
     composite = spec.name
     if len(cases) < 2:
-        noun = "ranked examples" if how == "ranked" else "labelled answers"
-        raise InputError(f"composite {composite!r}: {len(cases)} of {n_given} {noun} have it, wanted more")
+        final = f" ({n_final} are of final examples, which are left out)" if n_final else ""
+        raise InputError(f"composite {composite!r}: got {len(cases)} {how} cases that have it, wanted more{final}")
     runs = run_parts(
         [parts for case in cases for parts in case.runs],
         [number for number, case in enumerate(cases) for _ in case.runs],
@@ -168,7 +173,8 @@ def _calibrated(
         experiment_id=identity,
         composite=composite,
         n_cases=len(cases),
-        n_left_out=n_given - (n_known or len(cases)),
+        n_left_out=n_left_out,
+        n_final=n_final,
         agreement=found.agreement,
         agreement_declared=by_declared,
         agreement_out_of_sample=found.out_of_sample,

@@ -69,6 +69,8 @@ def print_calibration(found: "Calibration") -> None:
         out.print(Text(sentence, style="yellow" if found.reason else "bold"))
     if found.n_left_out:
         out.print(Text(f"{found.n_left_out} further cases do not have {found.composite}, and are left out"))
+    if found.n_final:
+        out.print(Text(f"{found.n_final} cases are of final examples, and are left out: a gate tests on these"))
     if found.reason:
         return
     rows = table("metric", "declared", "weight", "95 %", headings=1)

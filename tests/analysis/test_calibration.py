@@ -68,3 +68,38 @@ def test_the_weights_that_predict_thumbs_and_their_error_out_of_sample(
         calibrate_by_labels(production, "support", None, "stars")
     with pytest.raises(InputError, match="composite: got 'other', wanted one of quality"):
         calibrate_by_labels(production, "support", "other", "thumbs")
+
+
+def test_weights_are_not_fitted_to_final_examples(store: Store, make: Callable[..., Any]) -> None:
+    spec = {"name": "app", "dataset": {"name": "faq"}, "targets": [{"kind": "recorded", "column": "said"}]}
+    judged = {"evaluators": ["contains", "exact_match"], "composites": [COMPOSITE]}
+    of = {"experiment_id": "exp-1", "name": "app", "snapshot_id": "snap-1"}
+    store.append("experiments", "exp-1", "p", [make("experiments", **of, spec=json.dumps(spec | judged))])
+    ids = [f"e{place}" for place in range(N)]
+    splits = ["final" if place < 20 else "test" for place in range(N)]
+    examples = [
+        make("examples", snapshot_id="snap-1", example_id=identity, position=place, split=split)
+        for place, (identity, split) in enumerate(zip(ids, splits, strict=True))
+    ]
+    store.append("examples", "snap-1", "p", examples)
+    rng, scores, said = np.random.default_rng(3), [], []
+    for place, (identity, split) in enumerate(zip(ids, splits, strict=True)):
+        kind, brief = rng.uniform(size=2).round(3)
+        liked = brief if split == "final" else kind  # what final examples say is another thing
+        parts = json.dumps({"parts": {"kind": kind, "brief": brief}, "unmet_requirement": None})
+        scored = {"metric": "quality", "evaluator": "quality", "status": "scored", "value": 0.5, "turn": None}
+        one = {"judgement_id": f"j{place}", "subject_kind": "run", "subject_id": f"r{place}", "example_id": identity}
+        scores.append(make("judgements", experiment_id="exp-1", **one, **scored, metadata=parts))
+        label = {"label_id": f"l{place}", "labeller": "ada", "batch_id": "labels-1", "metric": "helpful"}
+        on = {"subject_kind": "run", "subject_id": f"r{place}", "turn": None, "other_run_id": None}
+        said.append(make("labels", **on, **label, value=float(liked > 0.5)))
+    store.append("judgements", "exp-1", "p", scores)
+    store.append("labels", "labels-1", "p", said)
+    by_labels = calibrate_by_labels(store, "app", None, "helpful")
+    ranks = {identity: -(one.value or 0.0) for identity, one in zip(ids, said, strict=True)}
+    by_ranks = calibration.calibrate(store, "exp-1", None, ranks | {"unknown": 1.0})
+    for found, n_left_out in ((by_labels, 0), (by_ranks, 1)):
+        assert (found.n_cases, found.n_final, found.n_left_out) == (N - 20, 20, n_left_out)
+        assert found.agreement == 1 and (found.metrics[0].weight or 0) > 0.8
+    with pytest.raises(InputError, match=r"got 0 ranked cases that have it, wanted more \(20 are of final examples"):
+        calibration.calibrate(store, "exp-1", None, dict.fromkeys(ids[:20], 1.0))

@@ -1,7 +1,7 @@
 """Labels of people beside a judge's scores, of runs and of pairs, and preferences as training data."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -158,23 +158,43 @@ def to_label(store: Store, reference: str, metric: str, people_metric: str) -> U
     return Unlabelled(experiment_id=identity, name=name, runs=runs)
 
 
-def labelled_composites(store: Store, identity: str, composite: str, metric: str) -> list[tuple[float, str | None]]:
-    """Return the mean label of each labelled answer of an experiment or a trace evaluation, and the metadata of its
-    score of the composite; None without one."""
-    return store.query(_LABELLED_COMPOSITES, [identity, composite, metric])
+@dataclass(frozen=True, slots=True)
+class LabelledComposite:
+    """What people said of an answer, beside a composite's score of it."""
+
+    label: float  # the mean
+    metadata: str | None  # of the score; None without one
+    example_id: str | None  # None for production
+
+
+def labelled_composites(store: Store, identity: str, composite: str, metric: str) -> list[LabelledComposite]:
+    """Return the labelled answers of an experiment or a trace evaluation, in an order that is the same each time."""
+    return [LabelledComposite(*row) for row in store.query(_LABELLED_COMPOSITES, [identity, composite, metric])]
+
+
+def final_ids(store: Store, experiment_id: str) -> Set[str]:
+    """Return the ids of an experiment's final examples; none for a trace evaluation."""
+    return {identity for (identity,) in store.query(_FINAL_IDS, [experiment_id])}
 
 
 _LABELLED_COMPOSITES = """
 with scored as (
-    select subject_id, arg_max(metadata::varchar, recorded_at) filter (metric = $2 and status = 'scored') as metadata
+    select subject_id, any_value(example_id) as example_id,
+           arg_max(metadata::varchar, recorded_at) filter (metric = $2 and status = 'scored') as metadata
     from staging.scores
     where (experiment_id = $1 or starts_with(experiment_id, $1 || '-')) and turn is null
           and subject_kind in ('run', 'trace', 'observation', 'session')
     group by subject_id
 )
-select avg(l.value), any_value(s.metadata) from current_labels l join scored s using (subject_id)
+select avg(l.value), any_value(s.metadata), any_value(s.example_id)
+from current_labels l join scored s using (subject_id)
 where l.metric = $3 and l.turn is null and l.other_run_id is null and l.value is not null
 group by l.subject_id order by md5(l.subject_id)
+"""
+
+_FINAL_IDS = f"""
+select e.example_id from experiments x join examples e using (snapshot_id)
+where x.experiment_id = ? and e.split = '{FINAL}'
 """
 
 

@@ -194,7 +194,10 @@ class Client(ABC):
             said = f"no complete answer within {self._timeout_s:g} s"
             return CallError("timeout", said, cost_is_unknown=True)
         except Exception as error:
-            return self._redacted(classify(error))
+            fault = classify(error)
+            if fault.kind == "connection":  # whose text may only say that something was refused
+                fault.args = (f"{self._base_url}: {fault}",)
+            return self._redacted(fault)
         try:
             body = json.loads(_json_in(self.without_secrets(text)))
         except RecursionError:
@@ -207,9 +210,8 @@ class Client(ABC):
             body = self._answer(body)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             return self._redacted(_unreadable(f"the answer cannot be read: {describe(error)}", text))
-        fault = error_in(body, text)
-        if fault is not None:
-            return self._redacted(fault)
+        if (said := error_in(body, text)) is not None:
+            return self._redacted(said)
         made.settle(self._url)
         return Response(body, headers, made.seconds)
 

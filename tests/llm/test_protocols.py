@@ -273,7 +273,8 @@ def test_what_happens_to_a_connection_is_told_apart(kind: str, served: Mapping[s
             ask(kind, served[kind], connection={"attempts": 1, **changes})
         return raised.value
 
-    assert fault(base_url="http://127.0.0.1:1").kind == "connection"
+    dead = fault(base_url="http://127.0.0.1:1")
+    assert dead.kind == "connection" and str(dead).startswith("http://127.0.0.1:1: "), "which one, among several"
     served[kind].faults.append(Reply("", 302, {"location": "https://elsewhere.example/x?key=1"}))
     moved = fault()
     assert str(moved) == "HTTP 302: redirects to https://elsewhere.example/x, wanted that address in the spec"

@@ -159,9 +159,12 @@ def parse_arguments() -> Namespace:
 
 def main() -> None:
     arguments = vars(parse_arguments())
+    clones = {suite.peer: arguments[suite.peer] for suite in SUITES}
+    if not any(clones.values()):
+        sys.exit(f"peers: got no clone, wanted at least one of {', '.join(f'{peer.upper()}=PATH' for peer in clones)}")
     held = True
     for peer, suites in grouped((suite.peer, suite) for suite in SUITES).items():
-        if clone := arguments[peer]:
+        if clone := clones[peer]:
             held &= not [suite for suite in suites if not run(suite, clone)]
         else:
             print(f"{', '.join(suite.name for suite in suites)}: not run; wanted --{peer} PATH of a clone")

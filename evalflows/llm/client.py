@@ -210,8 +210,8 @@ class Client(ABC):
             body = self._answer(body)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             return self._redacted(_unreadable(f"the answer cannot be read: {describe(error)}", text))
-        if (said := error_in(body, text)) is not None:
-            return self._redacted(said)
+        if (failure := error_in(body, text)) is not None:
+            return self._redacted(failure)
         made.settle(self._url)
         return Response(body, headers, made.seconds)
 

@@ -18,7 +18,7 @@ help:
 	@echo "make docs        the documents as a site with a search, in $(SITE)"
 	@echo "make pictures    the pictures of the documents, docs/pages: two minutes, with chromium"
 	@echo "make bench       the benchmarks, as ratios"
-	@echo "make bench-peers  the same work in LangSmith, Langfuse, pydantic-evals and here"
+	@echo "make bench-peers  the same work in LangSmith, Langfuse, pydantic-evals and here; small runs beside theirs"
 	@echo "make peers       the peers' own tests, run against ours: LANGFUSE=, LANGSMITH= and LANGCHAIN=CLONE"
 	@echo "make simulate    simulated coverage of intervals and error rates of tests: an hour"
 
@@ -114,6 +114,7 @@ $(PEERS)/.installed: benchmarks/peers.txt constraints.txt
 
 bench-peers: $(INSTALLED_DEV) $(PEERS)/.installed
 	$(BIN)/python -m benchmarks.peers $(PEERS)/bin/python
+	$(BIN)/python -m benchmarks.startup --peers $(PEERS)/bin/python
 
 # Before a release, with LANGFUSE and LANGSMITH, clones of their repositories, since their source distributions have no
 # tests of evaluation, and LANGCHAIN, the unpacked source distribution of langchain-classic.

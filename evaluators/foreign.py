@@ -468,10 +468,6 @@ def recognises_pydantic_evals(evaluator: object) -> bool:
     return comes_from(evaluator, PYDANTIC_EVALS_PACKAGE) and callable(getattr(evaluator, "evaluate", None))
 
 
-def split_settings_pydantic_evals(kind: type, settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    return dict(settings), {}
-
-
 def adapt_pydantic_evals(evaluator: Any, settings: dict[str, Any], where: str) -> Adapted:
     """Adapt an evaluator. It gets an EvaluatorContext with the values before they were wrapped, the run's duration, and
     its tokens and cost as metrics.
@@ -554,7 +550,7 @@ _PROJECTS = (
     _Project(AUTOEVALS_PACKAGE, recognises_autoevals, split_settings_autoevals, adapt_autoevals),
     _Project(OPENEVALS_PACKAGE, recognises_openevals, split_settings_openevals, adapt_openevals),
     _Project(LANGSMITH_PACKAGE, recognises, split_settings, adapt),
-    _Project(PYDANTIC_EVALS_PACKAGE, recognises_pydantic_evals, split_settings_pydantic_evals, adapt_pydantic_evals),
+    _Project(PYDANTIC_EVALS_PACKAGE, recognises_pydantic_evals, split_settings, adapt_pydantic_evals),
 )
 
 

@@ -86,7 +86,7 @@ def composite_runs(store: Store, rows: Sequence[ExperimentRow], composite: Compo
         n_examples=len(shared),
         n_left_out=len(set.union(*(set(by_example) for by_example in by_system))) - len(shared),
         n_unmet=tuple(
-            sum(_has_unmet_requirement(score) for example in shared for score in by_example[example])
+            sum(from_json(score.metadata)["unmet_requirement"] is not None for e in shared for score in by_example[e])
             for by_example in by_system
         ),
         reason=reason,
@@ -149,10 +149,6 @@ def parts_of(metadata: Json | None, metrics: Sequence[str]) -> list[float]:
     if known["unmet_requirement"] is not None:
         return [0.0] * len(metrics)
     return [np.nan if (part := known["parts"].get(metric)) is None else part for metric in metrics]
-
-
-def _has_unmet_requirement(score: JudgementRow) -> bool:
-    return from_json(score.metadata)["unmet_requirement"] is not None
 
 
 def _is_common(of_systems: Sequence[MetricValues | None]) -> bool:

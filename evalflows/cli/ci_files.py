@@ -10,7 +10,7 @@ import click
 
 from evalflows.cli.late_commands import json_document
 from evalflows.cli.show import links_here
-from evalflows.reports.markdown_pages import Address, GateReport, gate_page
+from evalflows.reports.markdown_pages import GateReport, gate_page
 from evalflows.specs.errors import InputError
 from evalflows.store.exports import write_whole
 from evalflows.store.store import Store
@@ -94,18 +94,13 @@ class CiFiles:
             ids = [decision.decision_id for decision in report.decisions]
             write_whole(self.evidence, json_document(evidence_of(store, ids, self.key)))
         if self.summary:
-            _append(self.summary, gate_page(report, _address() if is_kept else None))
+            _append(self.summary, gate_page(report, links_here().page if is_kept else None))
 
     def _named(self) -> Iterator[tuple[str, Path]]:
         named = {"--junit": self.junit, "--json": self.json, "--summary": self.summary, "--evidence": self.evidence}
         for option, path in named.items():
             if path is not None:
                 yield option, path
-
-
-def _address() -> Address:
-    """Return the addresses of pages of the dashboard that EVALFLOWS_DASHBOARD_URL names, or that runs here."""
-    return links_here().page
 
 
 def _path(name: str | None) -> Path | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evalflows.cli.generate import generate, write_rows
-from evalflows.cli.late_commands import FORMAT, moment, print_json, with_one_line_errors
+from evalflows.cli.late_commands import FORMAT, print_json, with_one_line_errors
 from evalflows.cli.output import Text, console, echo, table
 from evalflows.cli.stores import store_to_list
 from evalflows.reports.datasets import dataset_versions, difference_text, listed_datasets, snapshot_checks
@@ -18,6 +18,7 @@ from evalflows.specs.columns import ExampleColumns
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.escaping import one_line
+from evalflows.specs.moments import moment_in
 from evalflows.store.attachments import content_in
 from evalflows.store.dataset_versions import add_examples, compare_examples, field_changes, row_of
 from evalflows.store.file_formats import stem
@@ -87,7 +88,7 @@ def from_traces(
     """
     if where is not None and filter_ is not None:
         raise InputError("--where and --filter: wanted one of them")
-    began = (moment("--since", since), moment("--until", until))
+    began = (moment_in("--since", since), moment_in("--until", until))
     patterns = _pairs("--mask", mask)
     from evalflows import dataset_from_traces
     from evalflows.cli.running import find_modules_here

@@ -5,11 +5,12 @@ from datetime import UTC, timedelta
 
 import click
 
-from evalflows.cli.late_commands import CHANGES, VERBOSE_RUN, moment, one_line_errors
+from evalflows.cli.late_commands import CHANGES, VERBOSE_RUN, one_line_errors
 from evalflows.cli.output import Text, console, echo
 from evalflows.reports.idle_rules import rules_that_could_not_look
 from evalflows.specs import hints
 from evalflows.specs.escaping import one_line
+from evalflows.specs.moments import moment_in
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.queries.incidents import Incident, incidents
 from evalflows.store.queries.traces import LATEST, Window, batch_row, condition, item_keys
@@ -46,7 +47,7 @@ def evaluate_traces(
         from evalflows.specs.traces import load_trace_evaluation
 
         loaded = load_trace_evaluation(spec, changes)
-        bounds = {"backfill_from": moment("--from", since), "backfill_to": moment("--to", until)}
+        bounds = {"backfill_from": moment_in("--from", since), "backfill_to": moment_in("--to", until)}
         with prepare_runs(verbose) as watch:
             from evalflows import evaluate_traces as run_flow
 

@@ -12,7 +12,6 @@ from evalflows.cli.late_commands import (
     FORMAT,
     VERBOSE_RUN,
     Detail,
-    moment,
     one_line_errors,
     print_json,
     stdout_for,
@@ -22,6 +21,7 @@ from evalflows.cli.sections import IN_BRIEF_SHOWN, Section, lines_section, print
 from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.escaping import one_line
+from evalflows.specs.moments import moment_in
 from evalflows.store.records import from_json
 from evalflows.store.store import Store, existing_store
 
@@ -113,7 +113,7 @@ def _spec(
     from evalflows.specs.files import change_spec
 
     production, since, until = window
-    bounds = moment("--since", since), moment("--until", until)
+    bounds = moment_in("--since", since), moment_in("--until", until)
     given = None if judges == SAME else load_judges(judges)
     return change_spec(spec_again(judged, given, production, *bounds), changes, "judge")
 

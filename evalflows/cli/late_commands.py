@@ -1,6 +1,5 @@
 """What all commands share: modules that are imported when a command is run, errors as one line on stderr with an
-exit code by kind, one JSON document for `--format json`, and moments that options give. The table of commands is in
-`commands.py`.
+exit code by kind, and one JSON document for `--format json`. The table of commands is in `commands.py`.
 """
 
 import sys
@@ -218,14 +217,3 @@ def error_fields(kind: str, message: str) -> dict[str, str | None]:
         "where": where if found else None,
         "wanted": wanted if has_wanted else None,
     }
-
-
-def moment(option: str, text: str | None) -> datetime | None:
-    """Return a moment that an option gives; in UTC unless it says otherwise. Raise InputError if it is none."""
-    if text is None:
-        return None
-    try:
-        given = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InputError(f"{option}: got {text!r}, wanted a date or time such as 2026-11-01T08:00") from error
-    return given if given.tzinfo else given.replace(tzinfo=UTC)

@@ -67,7 +67,8 @@ def dashboard(host: str, port: int, token: str | None) -> None:
         with note_dashboard(root, url):
             making = Making()
             served = application(store, token, making, _tools(store))
-            serve(served, listener, partial(_announce, url, root), grace_s=DASHBOARD_GRACE_S, stop=making.stop)
+            announce = partial(echo, f"dashboard of {root}: {url}")
+            serve(served, listener, announce, grace_s=DASHBOARD_GRACE_S, stop=making.stop)
     if making.is_busy:
         os._exit(0)  # nobody waits for what its threads still read
 
@@ -83,10 +84,6 @@ def _tools(store: "Store") -> "Starlette | None":
     from evalflows.cli.mcp import help_of
 
     return served_at(store, help_of, "/mcp")
-
-
-def _announce(url: str, root: str) -> None:
-    echo(f"dashboard of {root}: {url}")
 
 
 @click.command("receive")

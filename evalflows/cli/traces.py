@@ -74,16 +74,13 @@ def _fields(trace: TraceView) -> str:
 
 def _print_verdicts(out: Console, indent: str, verdicts: Sequence[Verdict]) -> None:
     for verdict in verdicts:
-        value = " ".join(str(part) for part in (_value(verdict.value), verdict.label) if part is not None)
+        number = None if verdict.value is None else f"{verdict.value:.4g}"
+        value = " ".join(part for part in (number, verdict.label) if part is not None)
         said = value or (verdict.problem if verdict.problem else "no value")
         giver = f" by {verdict.given_by}" if verdict.given_by else ""
         comment = f": {verdict.comment}" if verdict.comment else ""
         kind = "label" if verdict.by_person else "score"
         _print(out, indent, f"{kind} {verdict.metric} {said}{giver}{comment}", style="cyan")
-
-
-def _value(value: float | None) -> str | None:
-    return None if value is None else f"{value:.4g}"
 
 
 def _print_content(out: Console, indent: str, name: str, value: Any) -> None:

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import get_args
 
 from evalflows.analysis.judge_exclusions import excluded_metrics
@@ -45,6 +44,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import json_text
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, base_metric, is_pass_k
+from evalflows.specs.moments import moment_in
 from evalflows.store.queries.conclusions import approvals
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.progress import INTERRUPTED
@@ -293,16 +293,8 @@ def _filter(query: Query) -> ListFilter:
         tags=query.all("tag"),
         state=query.choice("state", STATES, "") or None,
         conclusion=query.choice("conclusion", CONCLUSIONS, "") or None,
-        since=_since(query.text("since")),
+        since=moment_in("since", query.text("since"), "a date such as 2026-01-31"),
     )
-
-
-def _since(text: str | None) -> datetime | None:
-    try:
-        moment = None if text is None else datetime.fromisoformat(text)
-    except ValueError:
-        raise InputError(f"since: got {text!r}, wanted a date such as 2026-01-31") from None
-    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
 
 
 def _tags(found: ExperimentList, chosen: Sequence[str]) -> list[tuple[str, int | None, list[str]]]:

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal
 
@@ -17,9 +17,9 @@ from evalflows.reports.datasets import dataset_names
 from evalflows.reports.idle_rules import rules_that_could_not_look
 from evalflows.reports.judges import label_text
 from evalflows.specs import hints
-from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import json_text
 from evalflows.specs.grouping import grouped
+from evalflows.specs.moments import moment_in
 from evalflows.specs.watch import ALL, DIMENSIONS
 from evalflows.store.layout import quoted
 from evalflows.store.observations import last_owner
@@ -329,7 +329,8 @@ def traces_page(site: Site, query: Query) -> Page:
     proofs = site.links.proofs
     is_proved = where is None or (proofs is not None and proofs.hold(query.text(PROOF), where))
     rows = partial(site.queries.rows, stop=site.stop) if site.queries and where else None
-    traces = traces_with_texts(site.store, only, _day(since), limit, rows) if is_proved else []
+    began = moment_in("since", since, "a day such as 2026-11-01") if is_proved else None
+    traces = traces_with_texts(site.store, only, began, limit, rows) if is_proved else []
     scores = grouped((score.trace_id, score) for score in scores_of_traces(site.store, traces))
     if session:
         traces.reverse()
@@ -422,13 +423,3 @@ def _said(verdict: Verdict) -> str:
     if verdict.value is None and verdict.label is None:
         return verdict.problem or "no value"
     return label_text(verdict.value, verdict.label, None)
-
-
-def _day(text: str | None) -> datetime | None:
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise InputError(f"since: got {text!r}, wanted a day such as 2026-11-01") from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment

@@ -22,7 +22,7 @@ MOST_NAMED = 10
 """Names in a message."""
 
 _LINES = """
-select name, target, arg_max(spec ->> 'name', started_at), count(*), max(started_at) from staging.experiments
+select name, target, arg_max(spec ->> 'name', started_at), count(*) from staging.experiments
 where $1::varchar is null or dataset_name = $1
 group by name, target order by count(*) desc, max(started_at) desc, name, target
 """
@@ -49,7 +49,6 @@ class Line:
     target: str
     spec: str | None  # the name of the spec of its newest run
     runs: int
-    last_started_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

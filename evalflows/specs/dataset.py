@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
@@ -11,6 +11,7 @@ from evalflows.specs.columns import ExampleColumns
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.files import FilePath
 from evalflows.specs.model import SpecModel
+from evalflows.specs.moments import in_utc
 from evalflows.specs.traces import MAPPED, Filter
 from evalflows.specs.values import stored_row
 
@@ -22,11 +23,7 @@ RANKED: tuple[SelectionOrder, ...] = ("worst", "uncertain")
 _FILE = re.compile(r".+\.(jsonl|ndjson|json|csv|parquet)(\.gz)?", re.IGNORECASE)
 
 
-def _in_utc(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-Moment = Annotated[datetime, AfterValidator(_in_utc)]
+Moment = Annotated[datetime, AfterValidator(in_utc)]
 """A moment; in UTC unless it says otherwise."""
 
 

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from evalflows.specs.metric_names import MIN_EXAMPLES, sliced_metric
 from evalflows.specs.model import SpecModel
+from evalflows.specs.moments import in_utc
 from evalflows.specs.quarantine import AT_MOST, QuarantineSpec
 
 __all__ = ["GateSpec"]
@@ -82,10 +83,9 @@ def production_baseline(text: str) -> ProductionBaseline:
 
 def _moment(text: str, whole: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
+        return in_utc(datetime.fromisoformat(text))
     except ValueError:
         raise ValueError(f"got {whole!r}, wanted {FORM}") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _any_rise(value: object) -> object:

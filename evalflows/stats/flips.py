@@ -61,7 +61,6 @@ class Departing:
 
     is_departing: NDArray[np.bool_]
     p_values: FloatArray  # adjusted for all examples
-    base: float  # the share of departures of the others
 
 
 def departing_shares(departures: ArrayLike, n: ArrayLike, *, alpha: float = 0.05) -> Departing:
@@ -88,7 +87,7 @@ def departing_shares(departures: ArrayLike, n: ArrayLike, *, alpha: float = 0.05
         p_values = adjusted(np.where(counts > 0, tail, 1.0), "benjamini_hochberg")
         wider = found | (p_values <= alpha)
         if (wider == found).all():
-            return Departing(is_departing=found, p_values=p_values, base=base)
+            return Departing(is_departing=found, p_values=p_values)
         found, base = wider, _share(counts[~wider], sizes[~wider])
 
 

@@ -15,7 +15,6 @@ class Unseen:
     """What has not been seen, after n items."""
 
     n: int
-    n_kinds: int
     chance: float | None  # that the next item is of a new kind, 0 to 1; None without items
     low: float | None
     high: float | None
@@ -46,7 +45,7 @@ def unseen(counts: Sequence[int], *, n_more: int = 100, confidence_level: float 
     n, of_size = sum(counts), Counter(counts)
     once, twice = of_size[1], of_size[2]
     if n == 0:
-        return Unseen(n=0, n_kinds=0, chance=None, low=None, high=None, confidence_level=confidence_level,
+        return Unseen(n=0, chance=None, low=None, high=None, confidence_level=confidence_level,
                       n_more=n_more, new_kinds=None)  # fmt: skip
     half = NormalDist().inv_cdf((1 + confidence_level) / 2) * sqrt(once + 2 * twice + 2)
     hidden = once**2 / (2 * twice) if twice else once * (once - 1) / 2
@@ -54,7 +53,6 @@ def unseen(counts: Sequence[int], *, n_more: int = 100, confidence_level: float 
     low, high, is_near = max(0.0, (once + 1 - half) / n), min(1.0, (once + 1 + half) / n), n_more <= MOST_TIMES * n
     return Unseen(
         n=n,
-        n_kinds=len(counts),
         chance=once / n,
         low=low,
         high=high,

@@ -152,7 +152,8 @@ def _packed_rows(table: str, left_out: str, without_files: Collection[str]) -> s
     is_pack = f"regexp_full_match(parse_path(filename)[-1], {quoted(f'{_EMPTY}|{_PACK.pattern}')})"
     names = {path.rpartition("/")[2] for path in without_files}
     is_part = f"regexp_full_match(parse_path(file)[-1], {quoted(_PART.pattern)})"
-    unpacked = f"{_owners(_sealed_files(table))} union all {_owners(_open_files(table))} where {is_part}"
+    open_files = f"/{table}/open/{owner}=*/*.parquet"
+    unpacked = f"{_owners(_sealed_files(table))} union all {_owners(open_files)} where {is_part}"
     return (
         f"select {columns} from {_scan(table, f'/{table}/[pe]*/*/*.parquet')} "
         f"where {is_pack}{left_out}{_not_in('parse_path(filename)[-1]', names)} "
@@ -162,10 +163,6 @@ def _packed_rows(table: str, left_out: str, without_files: Collection[str]) -> s
 
 def _sealed_files(table: str) -> str:
     return f"/{table}/sealed/{_table(table).owner}=*/{SEALED}"
-
-
-def _open_files(table: str) -> str:
-    return f"/{table}/open/{_table(table).owner}=*/*.parquet"
 
 
 def newest(table: str, source: str) -> str:

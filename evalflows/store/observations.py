@@ -224,16 +224,14 @@ class Compaction:
         """Merge what is worth it, and remove what was replaced long enough ago."""
         self._remove(time.monotonic())
         for day in open_owners(self._store, TABLE):
-            while replaced := merge_similar(self._store, TABLE, day, LEASE, without=self._waiting()):
+            while replaced := merge_similar(
+                self._store, TABLE, day, LEASE, without={path for _, path in self._replaced}
+            ):
                 self._replaced.extend((time.monotonic() + GRACE_S, part) for part in replaced)
 
     def finish(self) -> None:
         """Remove all that was replaced."""
         self._remove(math.inf)
-
-    def _waiting(self) -> set[str]:
-        """Return the parts that were replaced and are not removed yet."""
-        return {path for _, path in self._replaced}
 
     def _remove(self, until: float) -> None:
         while self._replaced and self._replaced[0][0] <= until:

@@ -768,16 +768,12 @@ def _batches(parts: Iterator[Telemetry]) -> Iterator[Telemetry]:
     for part in parts:
         batch.append(part)
         rows += part.n_rows
-        size += sum(map(_size, part.observations))
+        size += sum(len(row.attributes) + len(row.contents or "") + len(row.events or "") for row in part.observations)
         if rows >= BATCH_ROWS or size >= BATCH_CHARACTERS:
             yield merged(batch)
             batch, rows, size = [], 0, 0
     if batch:
         yield merged(batch)
-
-
-def _size(row: ObservationRow) -> int:
-    return len(row.attributes) + len(row.contents or "") + len(row.events or "")
 
 
 def _write(store: Store, batch: Telemetry, added: Added) -> None:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -15,6 +15,7 @@ from evalflows.compat.refusal import refusing, refusing_unknown
 from evalflows.engine.items import items_of
 from evalflows.evaluators.views import unwrapped
 from evalflows.specs.errors import InputError
+from evalflows.specs.moments import in_utc
 from evalflows.store.queries.traces import LATEST, ItemKey, Window, condition, item_keys
 from evalflows.store.records import ExperimentRow, from_json
 from evalflows.store.store import Store
@@ -285,6 +286,4 @@ def _listed(values: str | Sequence[str] | None) -> list[str] | None:
 
 
 def _text(moment: datetime | None) -> str | None:
-    if moment is None:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).isoformat()
+    return None if moment is None else in_utc(moment).isoformat()

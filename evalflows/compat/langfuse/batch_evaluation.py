@@ -40,15 +40,11 @@ class BatchEvaluationResult(batch_result.BatchEvaluationResult):
     @property
     def total_scores_created(self) -> int:
         """The scores of the items by evaluators, also those that an earlier batch created."""
-        return self._n_scored - self.total_composite_scores_created
+        return sum(row.status == "scored" for row in self._scores) - self.total_composite_scores_created
 
     @property
     def total_composite_scores_created(self) -> int:
         return sum(row.status == "scored" for row in self._scores if row.evaluator in self.composites)
-
-    @property
-    def _n_scored(self) -> int:
-        return sum(row.status == "scored" for row in self._scores)
 
     @property
     def total_items_processed(self) -> int:

@@ -5,7 +5,7 @@ import io
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ from evalflows.compat.langsmith.schemas import (
 from evalflows.compat.refusal import refusing, refusing_unknown
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, NotFoundError, short
+from evalflows.specs.moments import in_utc
 from evalflows.specs.values import stored_row
 from evalflows.store.dataset_versions import compare_examples, merge_examples
 from evalflows.store.file_formats import read_rows, rows_of, stem
@@ -288,7 +289,7 @@ def version_at(store: Store, dataset: Dataset, as_of: datetime | str | None) -> 
             as_of = datetime.fromisoformat(as_of)
         except ValueError:
             raise InputError(f"as_of: got {short(as_of)}, wanted a time, 'latest', or a tag of a version") from None
-    moment = as_of if as_of.tzinfo is not None else as_of.replace(tzinfo=UTC)
+    moment = in_utc(as_of)
     version = next((version for version in versions if version.as_of <= moment), None)
     if version is None:
         raise InputError(f"as_of: got {moment}, wanted a time after {versions[-1].as_of}, when {dataset.name!r} began")

@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from evalflows.compat.langsmith.datasets import SOURCE
 from evalflows.compat.langsmith.schemas import Example, ExampleWithRuns, Feedback, Fields, Identity, Run, TracerSession
 from evalflows.compat.refusal import refusing, refusing_unknown
 from evalflows.specs.errors import InputError, NotFoundError
+from evalflows.specs.moments import in_utc
 from evalflows.store.labels import MACHINE, later_labels
 from evalflows.store.queries.lookup import find_experiments, unique_name
 from evalflows.store.records import DataType, ExperimentRow, LabelRow, derived_id, new_id, to_json
@@ -564,10 +565,9 @@ def _as_value(name: str, wanted: Any) -> Any:
         return wanted if found is None else float(found[1]) * _UNITS[found[2]]
     if name in ("start_time", "end_time") and isinstance(wanted, str):
         try:
-            moment = datetime.fromisoformat(wanted)
+            return in_utc(datetime.fromisoformat(wanted))
         except ValueError:
             raise InputError(f"list_runs: filter: {name}: got {wanted!r:.40}, wanted a time in ISO 8601") from None
-        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
     return wanted
 
 

@@ -1625,6 +1625,8 @@ def _of_pairwise(
     if planned is not None:
         targets = inputs.spec.targets
         pairs = len(list(combinations(targets, 2))) if compare.pairs == "all" else len(targets) - 1
+        if judge.bound.is_of_all and judge.connection:
+            pairs = 1  # the first pair of an example asks for all
         per_run = pairs * (2 if compare.both_orders else 1) * planned.calls_per_judgement
         yield _line(inputs, planned, planned.name, per_run=per_run, kind="pairwise", note=planned.note)
         if judge.spec.controls:
@@ -1639,7 +1641,7 @@ def _judge(inputs: PlanInputs, evaluator: Evaluator, judged: Sequence[ExampleRow
     spec, name, is_tier = evaluator.spec, evaluator.connection, cascade is not evaluator
     version = evaluator_version(cascade, inputs.spec.connections)
     history, past = None, None  # those of a cascade say nothing about one tier
-    if not is_tier:
+    if not is_tier and not (evaluator.bound.is_of_all and name):  # of these one call is of many judgements
         calls_per_judgement_of = asked_by_pairwise if cascade.scope == "pair" else asked_by_judge
         history = calls_per_judgement_of(inputs.store, cascade.name, version)
         past = calls_of_judge(inputs.store, cascade.name, version)

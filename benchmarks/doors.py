@@ -181,6 +181,7 @@ def addresses(made: Made) -> dict[str, str]:
     }
     lists = ("home", "experiments", "datasets", "pairwise", "decisions", "judges", "modes", "modes-map", "production")
     found |= {f"/{name}": f"/{name}" for name in (*lists, "production/traces")}
+    found |= {"review of traces": "/review/traces?metric=helpful&by=ann&kind=yes_no"}
     reports = {"experiment": f"/experiments/{second}", "comparison": f"/pairwise/{made.comparison}"}
     reports |= {"decision": f"/decisions/{made.decision}", "incident": f"/production/incidents/{made.incident}"}
     return found | {f"{name} as one file": f"{address}?file=1" for name, address in reports.items()}

@@ -329,7 +329,7 @@ def traces_page(site: Site, query: Query) -> Page:
     proofs = site.links.proofs
     is_proved = where is None or (proofs is not None and proofs.hold(query.text(PROOF), where))
     rows = partial(site.queries.rows, stop=site.stop) if site.queries and where else None
-    traces = traces_with_texts(site.store, only, _day(since), limit, rows) if is_proved else []
+    traces = traces_with_texts(site.store, only, day_in(since), limit, rows) if is_proved else []
     scores = grouped((score.trace_id, score) for score in scores_of_traces(site.store, traces))
     if session:
         traces.reverse()
@@ -353,6 +353,7 @@ def traces_page(site: Site, query: Query) -> Page:
         limit=limit,
         most=MOST,
         command=_command(only, since),
+        condition=only,
     )
     return Page(title=f"Session {session}" if session else "Traces", section="production", body=body)
 
@@ -394,7 +395,7 @@ def trace_page(site: Site, query: Query) -> Page:
         nodes=nodes,
         command=_command(f"trace_id = '{trace.id}'", None),
         datasets=dataset_names(site.store),
-        json=_json,
+        json=json_of,
         said=_said,
         tokens=tokens_text,
     )
@@ -406,16 +407,16 @@ def _command(where: str | None, since: str | None) -> str:
     return hints.dataset_from_traces(where, since).command
 
 
-def _json(value: Any) -> str | None:
+def json_of(value: Any) -> str | None:
     return None if value is None else json_text(value, default=str)
 
 
 def _as_json(text: str | None) -> str | None:
     """Return a captured text as JSON: an object or a list that it holds, else the text itself."""
     try:
-        return text if text and isinstance(json.loads(text), dict | list) else _json(text)
+        return text if text and isinstance(json.loads(text), dict | list) else json_of(text)
     except (ValueError, RecursionError):
-        return _json(text)
+        return json_of(text)
 
 
 def _said(verdict: Verdict) -> str:
@@ -424,7 +425,7 @@ def _said(verdict: Verdict) -> str:
     return label_text(verdict.value, verdict.label, None)
 
 
-def _day(text: str | None) -> datetime | None:
+def day_in(text: str | None) -> datetime | None:
     if text is None:
         return None
     try:

@@ -357,6 +357,14 @@ def _listed(
     return ask_records(store, of, query, [[key.id for key in keys], *days])
 
 
+def newest_traces(
+    store: Store, only: Filter | None, since: datetime | None, limit: int, rows: RowsOf | None = None
+) -> list[str]:
+    """Return the ids of the newest traces that meet a filter; `rows` runs it, as in `item_keys`."""
+    window = Window(moment="started_at", since=since, until=LATEST, newest_first=True)
+    return [key.id for key in item_keys(store, "traces", condition(only, "traces"), window, limit, rows)]
+
+
 def scores_of_traces(store: Store, traces: Sequence[ListedTrace]) -> list[TraceScore]:
     """Return the newest score of each trace in each metric that a trace evaluation gave it."""
     if not traces:

@@ -146,6 +146,7 @@ def commands(made: Made, folder: Path) -> dict[str, Sequence[str]]:
         ("dataset diff", "rows", "other"),
         ("dataset export", "rows", f"{out}/rows.jsonl", "--replace"),
         ("dataset from-traces", "--name", "asked", "--limit", "1000"),
+        ("dataset delete", "other"),
         ("resume", made.comparison),
         ("retain", "retain.yaml"),
         ("forget", "--example", "q0", "--yes"),

@@ -20,7 +20,7 @@ from evalflows.specs import hints
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import json_text
 from evalflows.specs.grouping import grouped
-from evalflows.specs.watch import ALL, DIMENSIONS
+from evalflows.specs.watch import ALL, DIMENSIONS, OF_METADATA, check_dimension
 from evalflows.store.layout import quoted
 from evalflows.store.observations import last_owner
 from evalflows.store.queries.incidents import (
@@ -38,6 +38,7 @@ from evalflows.store.queries.trace_evaluations import batches_of, trace_evaluati
 from evalflows.store.queries.traces import (
     TraceWithTexts,
     Verdict,
+    metadata_keys,
     observations_of_trace,
     scores_of_traces,
     traces_with_texts,
@@ -210,10 +211,24 @@ class _Metric:
 def windows_page(site: Site, query: Query, name: str) -> Page:
     """Return the metrics of a trace evaluation by window and slice, as `evalflows windows` prints them."""
     size, days = query.choice("window", SIZES, "day"), query.number("days", FIGURES_DAYS, MOST_FIGURES_DAYS)
-    sliced = [query.choice("slice", DIMENSIONS, "version")] if query.text("slice") else []
+    try:
+        sliced = [check_dimension(dimension)] if (dimension := query.text("slice")) else []
+    except ValueError as error:
+        raise InputError(f"slice: {error}") from None
     found = window_figures(site.store, name, size=size, dimensions=sliced, days=days)
     metrics = _by_metric(found, size, site, incidents(site.store, name))
-    body = render("windows.html", site, name=name, metrics=metrics, size=size, days=days, sliced=sliced, sizes=SIZES)
+    known = [*DIMENSIONS, *(f"{OF_METADATA}{key}" for key in metadata_keys(site.store))]
+    body = render(
+        "windows.html",
+        site,
+        name=name,
+        metrics=metrics,
+        size=size,
+        days=days,
+        sliced=sliced,
+        sizes=SIZES,
+        dimensions=[*dict.fromkeys([*known, *sliced])],
+    )
     return Page(title=f"Windows of {name}", section="production", body=body)
 
 

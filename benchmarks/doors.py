@@ -146,6 +146,7 @@ def commands(made: Made, folder: Path) -> dict[str, Sequence[str]]:
         ("dataset diff", "rows", "other"),
         ("dataset export", "rows", f"{out}/rows.jsonl", "--replace"),
         ("dataset from-traces", "--name", "asked", "--limit", "1000"),
+        ("dataset delete", "other"),
         ("resume", made.comparison),
         ("retain", "retain.yaml"),
         ("forget", "--example", "q0", "--yes"),
@@ -181,6 +182,7 @@ def addresses(made: Made) -> dict[str, str]:
     }
     lists = ("home", "experiments", "datasets", "pairwise", "decisions", "judges", "modes", "modes-map", "production")
     found |= {f"/{name}": f"/{name}" for name in (*lists, "production/traces")}
+    found |= {"review of traces": "/review/traces?metric=helpful&by=ann&kind=yes_no"}
     reports = {"experiment": f"/experiments/{second}", "comparison": f"/pairwise/{made.comparison}"}
     reports |= {"decision": f"/decisions/{made.decision}", "incident": f"/production/incidents/{made.incident}"}
     return found | {f"{name} as one file": f"{address}?file=1" for name, address in reports.items()}

@@ -10,6 +10,7 @@ from inspect import Parameter, isfunction
 from typing import Any, Literal
 
 from evalflows.evaluators.declarations import UNUSED
+from evalflows.evaluators.of_all import OF_ALL, ReturnedOfAll
 from evalflows.evaluators.scales import Combine, combined, majority, spread_of
 from evalflows.evaluators.score import Judgement, Preference, normalise, preferences
 from evalflows.specs.errors import InputError
@@ -27,11 +28,12 @@ OFFERED: dict[Scope, tuple[str, ...]] = {
     ),
     "run": ("inputs", "outputs", "reference_outputs", "runs", "examples", "item_results", "complete", "embed"),
     "pair": (
-        *("inputs", "outputs", "reference_outputs", "metadata", "runs", "example", "attachments"),
+        *("inputs", "outputs", "reference_outputs", "metadata", "runs", "example", "attachments", "candidates"),
         *("complete", "embed"),
     ),
 }
-"""Arguments that evaluators can request: for one run, for all runs of an experiment, for two runs of one example."""
+"""Arguments that evaluators can request: for one run, for all runs of an experiment, for two runs of one example or
+those of all candidates, which a function compares at once that asks for `candidates`."""
 
 _SWITCHES = {"yes": True, "on": True, "no": False, "off": False}
 
@@ -53,11 +55,12 @@ class Bound:
     measures_used: Set[str] = frozenset()  # by rules of the spec: a score of such a name would be mistaken for it
     repeats: int = 1
     combine: "Combine | None" = None  # of the repeats
+    is_of_all: bool = False  # whether it compares the answers of all candidates at once
 
     @property
     def asked(self) -> frozenset[str]:
         """Names of the arguments it requests."""
-        return frozenset({*self.positional, *self.named})
+        return frozenset({*self.positional, *self.named, *((OF_ALL,) if self.is_of_all else ())})
 
     def asks_for(self, *names: str) -> bool:
         return not self.asked.isdisjoint(names)
@@ -67,6 +70,8 @@ class Bound:
 
         Return its value, or an awaitable if it is async; of several repeats, their combined judgements.
         """
+        if self.is_of_all and OF_ALL in available:
+            return available[OF_ALL].ask(self, available)
         if self.parameters and "complete" in self.asked:
             available = {**available, "complete": partial(available["complete"], **self.parameters)}
         if self.repeats > 1 and function is None:
@@ -147,6 +152,7 @@ def bind(
         defaults=defaults,
         named=tuple(named),
         settings=settings,
+        is_of_all="candidates" in named,
     )
 
 
@@ -174,6 +180,8 @@ def read_returned(
     or ValueError for a return value that cannot be converted.
     """
     if bound.scope == "pair":
+        if isinstance(returned, ReturnedOfAll):
+            returned = returned.of_pair([run.id for run in available["runs"]])
         return preferences(returned, bound.name, [run.id for run in available["runs"]])
     judgements = normalise(with_comment(bound, returned, available), bound.name)
     if bound.names_stand or not any(judgement.metric in MEASURES for judgement in judgements):

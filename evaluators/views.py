@@ -1,7 +1,7 @@
 """What evaluators get to see: examples, runs, and the judgements of others, as views and as arguments in LangSmith's
 and in Langfuse's names."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -224,14 +224,25 @@ def offer_experiment(results: list[ItemResult]) -> dict[str, Any]:
     }
 
 
-def offer_pair(example: ExampleView, first: RunView, second: RunView) -> dict[str, Any]:
-    """Return the arguments for a pairwise evaluator, in the order in which the two runs are shown."""
+def names_of(runs: Sequence[RunView]) -> list[str]:
+    """Return what tells runs of an example apart: their targets' names, else their experiments', else their ids."""
+    for names in ([run.target for run in runs], [run.experiment for run in runs]):
+        if all(names) and len({*names}) == len(names):
+            return names
+    return [run.id for run in runs]
+
+
+def offer_pair(example: ExampleView, *runs: RunView) -> dict[str, Any]:
+    """Return the arguments for a pairwise evaluator, in the order in which the two runs are shown; or for one of all
+    candidates."""
+    outputs = [run.outputs for run in runs]
     return {
         "inputs": example.inputs,
-        "outputs": [first.outputs, second.outputs],
+        "outputs": outputs,
+        "candidates": dict(zip(names_of(runs), outputs, strict=True)),
         "reference_outputs": example.reference_outputs,
         "metadata": example.metadata,
-        "runs": [first, second],
+        "runs": [*runs],
         "example": example,
         "attachments": example.attachments,
     }

@@ -262,20 +262,21 @@ def stepped_in(store: Store, specs: Mapping[str, str]) -> list[Stepped]:
     specs = {owner: text for owner, text in specs.items() if any(mark in text for mark in _MARKS)}
     if not specs:
         return []
-    from evalflows.specs.evaluator import EvaluatorSpec  # late: pydantic is slow to import
+    from evalflows.specs.comparison import PairJudgeSpec  # late: pydantic is slow to import
+    from evalflows.specs.evaluator import EvaluatorSpec, JudgeSpec
 
-    named = {
-        (owner, spec.metric): spec
-        for owner, text in specs.items()
-        for spec in map(EvaluatorSpec.model_validate, from_json(text)["evaluators"])
-        if spec.fallback or spec.tiers
-    }
+    named: dict[tuple[str, str], JudgeSpec] = {}
+    for owner, text in specs.items():
+        for given in from_json(text)["evaluators"]:
+            spec = (PairJudgeSpec if "compares" in given else EvaluatorSpec).model_validate(given)
+            if spec.fallback or spec.tiers:
+                named[owner, spec.metric] = spec
     found = []
     for owner, metric, evaluator, decided_by, n, n_scored in _rows(store, _DECIDED_BY, {owner for owner, _ in named}):
-        spec = named.get((owner, evaluator))
-        is_last = spec is not None and bool(spec.tiers) and spec.tiers[-1].metric == decided_by
-        if spec is not None and not is_last and n > MORE_THAN_A_FEW * n_scored:
-            counts = spec.fallback_counts
+        judge = named.get((owner, evaluator))
+        is_last = judge is not None and bool(judge.tiers) and judge.tiers[-1].metric == decided_by
+        if judge is not None and not is_last and n > MORE_THAN_A_FEW * n_scored:
+            counts = judge.fallback_counts
             found.append(
                 Stepped(owner=owner, metric=metric, decided_by=decided_by, n=n, n_scored=n_scored, counts=counts)
             )

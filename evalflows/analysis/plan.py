@@ -58,7 +58,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, SlicedMetric, base_metric, is_pass_k, metric_of, sliced_metric
 from evalflows.specs.protocols import Completion, Message
-from evalflows.specs.target import ChatTarget, ConversationTarget, HttpTarget, PythonTarget, asked
+from evalflows.specs.target import ChatTarget, ConversationTarget, HttpTarget, PythonTarget, TargetSpec, asked
 from evalflows.stats.paired import paired_difference
 from evalflows.stats.power import (
     MOST_UNSEEN,
@@ -74,7 +74,7 @@ from evalflows.stats.power import (
 )
 from evalflows.store.final_examples import final_inputs, refuse_final
 from evalflows.store.ingest import LoadedDataset
-from evalflows.store.queries.lookup import newest_on
+from evalflows.store.queries.lookup import find_experiments, newest_on
 from evalflows.store.queries.past_calls import (
     CallsEach,
     MeasuredBefore,
@@ -933,6 +933,16 @@ def _judged_share(evaluator: PreparedEvaluator[EvaluatorSpec] | None, examples: 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReusedAnswers:
+    """Answers that a target takes from an experiment, and does not make."""
+
+    target: str
+    experiment: str
+    n: int
+    n_runs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The cost of a run, and the effects it could detect."""
 
@@ -943,6 +953,7 @@ class Plan:
     total: Total
     trials: int  # calls of a few tokens before the others
     metrics: tuple[MetricPlan, ...]
+    reused: tuple[ReusedAnswers, ...] = ()  # by targets with `answers_of`
 
 
 def plan_experiment(spec: ExperimentSpec, effect: float | None, metrics: Sequence[str], power: float) -> Plan:
@@ -978,6 +989,7 @@ def plan_experiment(spec: ExperimentSpec, effect: float | None, metrics: Sequenc
         total=total_of(lines),
         trials=len(parameter_sets(store, prepared, inputs.runs)),
         metrics=tuple(replace(metric, repeats=repeats.get(metric.metric)) for metric in planned),
+        reused=tuple(found for target in inputs.spec.targets if (found := _reused(inputs, target)) is not None),
     )
 
 
@@ -1047,6 +1059,8 @@ def cost_sentences(plan: Plan) -> Iterator[str]:
         yield f"the calls of {_listed(total.unknown)} are unknown and not counted: run it on a few examples first"
     if total.unpriced:
         yield f"the cost of {_listed(total.unpriced)} is unknown: no token counts or no price"
+    for found in plan.reused:
+        yield f"{count(found.n)} of {count(found.n_runs)} answers of {found.target} are those of {found.experiment}"
     yield from dict.fromkeys(calls.size.price_note for calls in plan.calls if calls.size.price_note)
     yield from _about_batches(plan.calls)
     if plan.spec.budget_usd is not None and total.usd_known > plan.spec.budget_usd:
@@ -1448,16 +1462,34 @@ def _in_conversations(
     )
 
 
+def _reused(inputs: PlanInputs, target: TargetSpec) -> ReusedAnswers | None:
+    """Return the answers that `answers_of` names; None without."""
+    if not isinstance(target, HttpTarget | PythonTarget) or target.answers_of is None:
+        return None
+    (identity,) = find_experiments(inputs.store, target.answers_of)
+    ids = [example.example_id for example in inputs.examples]
+    ((n,),) = inputs.store.query(_REUSED, [identity, inputs.spec.repetitions, ids])
+    return ReusedAnswers(target=target.name, experiment=identity, n=n, n_runs=inputs.runs)
+
+
+_REUSED = """
+select count(*) from source.outputs
+where experiment_id = ? and repetition < ? and list_contains(?, example_id) and outputs is not null
+"""
+
+
 def _of_python(inputs: PlanInputs, target: PythonTarget | ConversationTarget) -> PlannedCalls:
     version = target_version(target, inputs.spec.connections)
     history, past = asked_by_target(inputs.store, version), calls_of_target(inputs.store, version)
     per_run = history.calls_each if history else None
     unknown = "its calls are unknown: run it on a few examples first"
+    reused = _reused(inputs, target)
+    runs = inputs.runs - (reused.n if reused else 0)
     return PlannedCalls(
         caller=target.name,
         kind="target",
         per_run=per_run,
-        calls=None if per_run is None else ceil(round(per_run * inputs.runs, 6)),
+        calls=None if per_run is None and runs else ceil(round((per_run or 0.0) * runs, 6)),
         size=_size_as_before(past, past.usd if past else None, "of this target") if past else _UNKNOWN_SIZE,
         note=unknown
         if history is None
@@ -1625,6 +1657,8 @@ def _of_pairwise(
     if planned is not None:
         targets = inputs.spec.targets
         pairs = len(list(combinations(targets, 2))) if compare.pairs == "all" else len(targets) - 1
+        if judge.bound.is_of_all and judge.connection:
+            pairs = 1  # the first pair of an example asks for all
         per_run = pairs * (2 if compare.both_orders else 1) * planned.calls_per_judgement
         yield _line(inputs, planned, planned.name, per_run=per_run, kind="pairwise", note=planned.note)
         if judge.spec.controls:
@@ -1639,7 +1673,7 @@ def _judge(inputs: PlanInputs, evaluator: Evaluator, judged: Sequence[ExampleRow
     spec, name, is_tier = evaluator.spec, evaluator.connection, cascade is not evaluator
     version = evaluator_version(cascade, inputs.spec.connections)
     history, past = None, None  # those of a cascade say nothing about one tier
-    if not is_tier:
+    if not is_tier and not (evaluator.bound.is_of_all and name):  # of these one call is of many judgements
         calls_per_judgement_of = asked_by_pairwise if cascade.scope == "pair" else asked_by_judge
         history = calls_per_judgement_of(inputs.store, cascade.name, version)
         past = calls_of_judge(inputs.store, cascade.name, version)

@@ -37,6 +37,12 @@ OTHERS: tuple[Others, ...] = ("too", "leave")
 
 MORE = 10
 
+MOST_SECONDS = 3600.0
+"""The longest time that is stored for a label."""
+
+USD_PER_HOUR = "EVALFLOWS_LABEL_USD_PER_HOUR"
+"""The setting that says what an hour of a person's time costs."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
@@ -265,18 +271,62 @@ def known_to(n: int) -> float | None:
     return (high - low) / 2
 
 
-def give_label(store: Store, review: Review, question: Question, token: str, answer: str, comment: str | None) -> Added:
-    """Store what a person says of an item. Raise InputError for another item or a wrong answer."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How long a person took for a label, and what that cost."""
+
+    seconds: float | None = None
+    usd_per_hour: float | None = None
+
+    @classmethod
+    def of(cls, seconds: str | None, usd_per_hour: str | None) -> "Effort":
+        """Read both. Raise InputError for what is no number of at least 0."""
+        took = None if not seconds else min(_at_least_0("seconds", seconds), MOST_SECONDS)
+        return cls(
+            seconds=None if took is None else round(took, 1),
+            usd_per_hour=None if not usd_per_hour else _at_least_0(USD_PER_HOUR, usd_per_hour),
+        )
+
+    @property
+    def columns(self) -> dict[str, float]:
+        """Both as columns of a label, without what is not known."""
+        if self.seconds is None:
+            return {}
+        cost = {} if self.usd_per_hour is None else {"cost_usd": self.seconds / 3600 * self.usd_per_hour}
+        return {"seconds": self.seconds, **cost}
+
+
+def _at_least_0(name: str, value: str) -> float:
+    if (number := finite_number(name, value)) < 0:
+        raise InputError(f"{name}: got {number:g}, wanted at least 0")
+    return number
+
+
+def give_label(
+    store: Store,
+    review: Review,
+    question: Question,
+    token: str,
+    answer: str,
+    comment: str | None,
+    *,
+    effort: Effort = Effort(),
+    drawn: str | None = None,
+) -> Added:
+    """Store what a person says of an item. `drawn` says how it was chosen, if the review has not all items.
+
+    Raise InputError for another item or a wrong answer.
+    """
     item, reviewed = review.item(token), review.reviewed
+    of_run = {"experiment": item.experiment_id, "example_id": item.example_id, "repetition": item.repetition}
     row: dict[str, Any] = {
-        "experiment": item.experiment_id,
-        "example_id": item.example_id,
-        "repetition": item.repetition,
+        **({"trace_id": item.run_id} if reviewed.is_traces else of_run),
+        **effort.columns,
         "metric": reviewed.metric,
         "labeller": review.labeller,
         "comment": comment,
         "labelled_at": now().isoformat(),
-        "drawn": review.drawn(token),
+        "drawn": drawn or review.drawn(token),
         "order": review.order,
         "question": question.text,
     }

@@ -25,7 +25,7 @@ from evalflows.store.file_formats import stem
 from evalflows.store.ingest import find_snapshot, load_dataset
 from evalflows.store.records import ExampleRow, from_json, to_json
 from evalflows.store.schemas import is_erased
-from evalflows.store.snapshots import load_snapshot
+from evalflows.store.snapshots import hide_dataset, load_snapshot
 from evalflows.store.store import Store, existing_store
 
 if TYPE_CHECKING:
@@ -237,6 +237,18 @@ def list_(with_deleted: bool, form: str) -> None:
         times = [f"{time:%Y-%m-%d %H:%M}" if time else "" for time in (row.since, row.deleted)]
         out.add_row(row.name, row.snapshot_id, *counts, row.source, *times[: 1 + with_deleted])
     console().print(out)
+
+
+@dataset.command()
+@click.argument("name")
+@with_one_line_errors
+def delete(name: str) -> None:
+    """Hide a dataset and free its NAME. Its versions stay, and so does what ran on them: `dataset ls --all` lists it.
+
+    `dataset add` with the same name begins another one.
+    """
+    hide_dataset(existing_store(), name, "dataset delete")
+    echo(one_line(f"{name}: deleted; its versions stay, see `evalflows dataset ls --all`"))
 
 
 @dataset.command()

@@ -101,8 +101,11 @@ def built_in() -> Iterator[Described]:
 
 
 def _scope(parameters: Sequence[inspect.Parameter]) -> Scope:
-    """Return the scope "experiment" if it requests all runs or annotates `outputs` as a list, else "run"."""
+    """Return the scope "pair" if it requests all candidates, "experiment" if it requests all runs or annotates
+    `outputs` as a list, else "run"."""
     names = {parameter.name for parameter in parameters}
+    if "candidates" in names:
+        return "pair"
     takes_list = any(parameter.name == "outputs" and _is_list(parameter.annotation) for parameter in parameters)
     return "experiment" if names & {*_ALL_RUNS} or takes_list else "run"
 

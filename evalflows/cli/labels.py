@@ -23,7 +23,7 @@ from evalflows.specs import hints
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line, write_csv
 from evalflows.store.labels import import_labels
-from evalflows.store.queries.labels import listed_batches
+from evalflows.store.queries.labels import effort_of, listed_batches
 from evalflows.store.records import to_json
 from evalflows.store.store import Store, existing_store
 
@@ -77,10 +77,14 @@ def list_(form: str) -> None:
     if not rows:
         echo(f"no labels yet: {hints.import_labels().code} imports some")
         return
-    columns = ("from", "metrics", "labels", "labellers", "experiments", "imported (UTC)", "batch")
+    timed = any(row.n_timed for row in rows)
+    columns = ("from", "metrics", "labels", *(("took", "USD each") if timed else ()))
+    columns = (*columns, "labellers", "experiments", "imported (UTC)", "batch")
     out = table(*columns, headings=1, wrapped=("from", "metrics", "experiments"))
     for row in rows:
-        counts, when = (str(row.n_labels), str(row.n_labellers)), f"{row.imported_at:%Y-%m-%d %H:%M}"
+        took = "" if row.median_seconds is None else f"{row.median_seconds:.0f} s"
+        efforts = (took, "" if row.usd_per_label is None else f"{row.usd_per_label:.2g}") if timed else ()
+        counts, when = (str(row.n_labels), *efforts, str(row.n_labellers)), f"{row.imported_at:%Y-%m-%d %H:%M}"
         out.add_row(row.source, row.metrics, *counts, row.experiments or "", when, row.batch_id)
     console().print(out)
 
@@ -106,12 +110,16 @@ def agreement(experiment: str, metric: str, people: str | None, form: str, verbo
 
             with flow_settings():
                 batch = compare_with_people(experiment, metric, people)
-        reports = judge_reports(Store(), batch)
+        reports, effort = judge_reports(Store(), batch), effort_of(Store(), experiment, metric, people or metric)
         if form == "json":
-            print_json([{**asdict(report), "judge": report.judge, "sentences": report.sentences} for report in reports])
+            more = {"effort": asdict(effort)}
+            shown = ({**asdict(one), "judge": one.judge, "sentences": one.sentences, **more} for one in reports)
+            print_json([*shown])
             return
         for report in reports:
             _print(report)
+        if effort.sentence:
+            echo(effort.sentence)
 
 
 @labels.command("next")

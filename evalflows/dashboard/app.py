@@ -7,6 +7,7 @@ People may come by a link on another site's page. They are shown a page, and not
 import hmac
 import json
 import logging
+import os
 import re
 import threading
 from collections import OrderedDict
@@ -28,7 +29,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evalflows.analysis.monitoring import acknowledge
-from evalflows.analysis.reviewing import give_label, question_about
+from evalflows.analysis.reviewing import USD_PER_HOUR, Effort, give_label, question_about
 from evalflows.dashboard import datasets
 from evalflows.dashboard.compare import compare_example_page, compare_page, compare_slices_page
 from evalflows.dashboard.comparisons import comparisons_page
@@ -226,10 +227,12 @@ class Taken:
 def take_label(store: Store, query: Query, fields: Fields) -> dict[str, Any]:
     """Store a person's label of the item that a review's page has shown; its address says who labels what."""
     settings = ReviewSettings.of(query)
-    review = settings.review(store)
+    review = settings.review(store, [fields["trace"]] if "trace" in fields else [])
     question = question_about(review.reviewed, settings.asked)
     item, answer = (_wanted(fields, name) for name in ("item", "answer"))
-    added = give_label(store, review, question, item, answer, fields.get("comment"))
+    effort = Effort.of(fields.get("seconds"), os.environ.get(USD_PER_HOUR))
+    drawn = fields.get("drawn") if review.reviewed.is_traces else None
+    added = give_label(store, review, question, item, answer, fields.get("comment"), effort=effort, drawn=drawn)
     return {"label_id": added.label.label_id, "is_new": added.is_new}
 
 

@@ -312,6 +312,8 @@ def take_file(store: Store, query: Query, sent: SentFile) -> dict[str, Any]:
 def take_reviewed(store: Store, query: Query, texts: Texts) -> dict[str, Any]:
     """Add the example of an item that a review's page has shown to a dataset, or create the dataset."""
     settings = ReviewSettings.of(query)
+    if (trace := texts.get("trace")) is not None:
+        return _add_traces(store, [trace], {**texts, "by": settings.labeller})
     item = settings.review(store).item(texts.get("item", ""))
     (row,) = store.read("experiments", item.experiment_id)
     example = stored_example(store, row.snapshot_id, item.example_id)

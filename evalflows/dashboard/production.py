@@ -20,7 +20,7 @@ from evalflows.specs import hints
 from evalflows.specs.escaping import json_text
 from evalflows.specs.grouping import grouped
 from evalflows.specs.moments import moment_in
-from evalflows.specs.watch import ALL, DIMENSIONS
+from evalflows.specs.watch import ALL, DIMENSIONS, OF_METADATA, check_dimension
 from evalflows.store.layout import quoted
 from evalflows.store.observations import last_owner
 from evalflows.store.queries.incidents import (
@@ -38,6 +38,7 @@ from evalflows.store.queries.trace_evaluations import batches_of, trace_evaluati
 from evalflows.store.queries.traces import (
     TraceWithTexts,
     Verdict,
+    metadata_keys,
     observations_of_trace,
     scores_of_traces,
     traces_with_texts,
@@ -210,10 +211,24 @@ class _Metric:
 def windows_page(site: Site, query: Query, name: str) -> Page:
     """Return the metrics of a trace evaluation by window and slice, as `evalflows windows` prints them."""
     size, days = query.choice("window", SIZES, "day"), query.number("days", FIGURES_DAYS, MOST_FIGURES_DAYS)
-    sliced = [query.choice("slice", DIMENSIONS, "version")] if query.text("slice") else []
+    try:
+        sliced = [check_dimension(dimension)] if (dimension := query.text("slice")) else []
+    except ValueError as error:
+        raise InputError(f"slice: {error}") from None
     found = window_figures(site.store, name, size=size, dimensions=sliced, days=days)
     metrics = _by_metric(found, size, site, incidents(site.store, name))
-    body = render("windows.html", site, name=name, metrics=metrics, size=size, days=days, sliced=sliced, sizes=SIZES)
+    known = [*DIMENSIONS, *(f"{OF_METADATA}{key}" for key in metadata_keys(site.store))]
+    body = render(
+        "windows.html",
+        site,
+        name=name,
+        metrics=metrics,
+        size=size,
+        days=days,
+        sliced=sliced,
+        sizes=SIZES,
+        dimensions=[*dict.fromkeys([*known, *sliced])],
+    )
     return Page(title=f"Windows of {name}", section="production", body=body)
 
 
@@ -329,8 +344,7 @@ def traces_page(site: Site, query: Query) -> Page:
     proofs = site.links.proofs
     is_proved = where is None or (proofs is not None and proofs.hold(query.text(PROOF), where))
     rows = partial(site.queries.rows, stop=site.stop) if site.queries and where else None
-    began = moment_in("since", since, "a day such as 2026-11-01") if is_proved else None
-    traces = traces_with_texts(site.store, only, began, limit, rows) if is_proved else []
+    traces = traces_with_texts(site.store, only, day_in(since), limit, rows) if is_proved else []
     scores = grouped((score.trace_id, score) for score in scores_of_traces(site.store, traces))
     if session:
         traces.reverse()
@@ -354,6 +368,7 @@ def traces_page(site: Site, query: Query) -> Page:
         limit=limit,
         most=MOST,
         command=_command(only, since),
+        condition=only,
     )
     return Page(title=f"Session {session}" if session else "Traces", section="production", body=body)
 
@@ -395,7 +410,7 @@ def trace_page(site: Site, query: Query) -> Page:
         nodes=nodes,
         command=_command(f"trace_id = '{trace.id}'", None),
         datasets=dataset_names(site.store),
-        json=_json,
+        json=json_of,
         said=_said,
         tokens=tokens_text,
     )
@@ -407,19 +422,23 @@ def _command(where: str | None, since: str | None) -> str:
     return hints.dataset_from_traces(where, since).command
 
 
-def _json(value: Any) -> str | None:
+def json_of(value: Any) -> str | None:
     return None if value is None else json_text(value, default=str)
 
 
 def _as_json(text: str | None) -> str | None:
     """Return a captured text as JSON: an object or a list that it holds, else the text itself."""
     try:
-        return text if text and isinstance(json.loads(text), dict | list) else _json(text)
+        return text if text and isinstance(json.loads(text), dict | list) else json_of(text)
     except (ValueError, RecursionError):
-        return _json(text)
+        return json_of(text)
 
 
 def _said(verdict: Verdict) -> str:
     if verdict.value is None and verdict.label is None:
         return verdict.problem or "no value"
     return label_text(verdict.value, verdict.label, None)
+
+
+def day_in(text: str | None) -> datetime | None:
+    return moment_in("since", text, "a day such as 2026-11-01")

@@ -1,22 +1,29 @@
-"""One answer, or two, for a person to label: nothing on the page tells which system gave it, or what a judge said.
+"""One answer, two, or a trace of production, for a person to label: nothing on the page tells which system gave it, or
+what a judge said.
 
 Where a review starts, and what its address says.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from evalflows.analysis import reviewing
-from evalflows.dashboard.links import Value, query_text
+from evalflows.dashboard.links import PROOF, Value, query_text
+from evalflows.dashboard.production import day_in, json_of
 from evalflows.dashboard.rendering import Page, Query, Site, render
 from evalflows.reports.datasets import dataset_names, drafts_by_dataset
 from evalflows.reports.judges import figures_of, label_text
 from evalflows.reports.names import names_apart
 from evalflows.specs.errors import InputError
 from evalflows.store.labels import finite_number
+from evalflows.store.observations import last_owner
 from evalflows.store.queries import review_items
+from evalflows.store.queries.review_items import TRACES
+from evalflows.store.queries.traces import newest_traces, observations_of_trace
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
+from evalflows.telemetry.views import in_depth, trace_view
 
 KINDS: tuple[reviewing.QuestionKind, ...] = ("yes_no", "numbers", "labels")
 LONGEST_NAME = 100
@@ -27,6 +34,7 @@ MOST_NAMED = 10
 """Metrics in a message."""
 
 MOST_DISAGREEMENTS = 50
+MOST_TRACES = 500
 
 _NAMES = "select experiment_id, name from experiments where is_one_of(experiment_id, $1)"
 
@@ -45,6 +53,9 @@ class ReviewSettings:
     skipped: Sequence[str]
     dataset: str | None  # to which examples are added
     given: str | None = None  # the item that is about to be labelled: the page is that of the next one
+    where: str | None = None  # a condition in SQL on traces, and the day from which on they began
+    since: str | None = None
+    proof: str | None = None  # of the condition
 
     @classmethod
     def of(cls, query: Query) -> "ReviewSettings":
@@ -68,12 +79,21 @@ class ReviewSettings:
             skipped=query.all("skip")[-MOST_SKIPPED:],
             dataset=query.text("dataset"),
             given=query.text("given"),
+            where=query.text("where"),
+            since=query.text("since"),
+            proof=query.text(PROOF),
         )
 
-    def review(self, store: Store) -> reviewing.Review:
-        """Return the review that they mean. Raise InputError if the store does not have it."""
+    def review(self, store: Store, traces: Sequence[str] = ()) -> reviewing.Review:
+        """Return the review that they mean, of traces one of these. Raise InputError if the store does not have it."""
+
+        def found() -> review_items.Reviewed:
+            if self.subject == TRACES:
+                return review_items.reviewed_traces(store, self.metric, traces)
+            return review_items.reviewed(store, self.subject, self.metric)
+
         return reviewing.Review(
-            reviewed=store.steady(lambda: review_items.reviewed(store, self.subject, self.metric)),
+            reviewed=store.steady(found),
             labeller=self.labeller,
             order=self.order,
             others=self.others,
@@ -100,6 +120,9 @@ class ReviewSettings:
             "labels": list(asked.labels),
             "question": asked.text,
             "dataset": self.dataset,
+            "where": self.where,
+            "since": self.since,
+            PROOF: self.proof,
         }
 
 
@@ -128,13 +151,16 @@ class _Shown:
     answers: Sequence[tuple[str, str | None]]  # headings and answers, in the order drawn
     answered: str | None  # the token of the choice, or the number, that the person gave before
     comment: str | None
+    drawn: str
+    trace: str | None = None  # its id
+    steps: Sequence[tuple[str, str | None, str | None]] = ()  # of a trace: names, inputs and outputs
 
 
 def review_page(site: Site, query: Query) -> Page:
     """Return the next item of a review, or the one that the address names."""
     _check(site, query)
     settings = ReviewSettings.of(query)
-    review = settings.review(site.store)
+    review = settings.review(site.store, _traces(site, settings))
     question = reviewing.question_about(review.reviewed, settings.asked)
     named = query.text("item")
     item = review.item(named) if named else review.next()
@@ -171,10 +197,26 @@ def _gain(n: int, total: int) -> str | None:
 
 def _check(site: Site, query: Query) -> None:
     """Raise InputError for what the other parameters depend on first: an unknown experiment, then a lacking metric."""
-    subject, _ = review_items.review_subject(site.store, query.wanted("subject"))
+    subject = _subject(site.store, query.wanted("subject"))
     if query.text("metric") is None:
         known = ", ".join(review_items.review_metrics(site.store, subject)[:MOST_NAMED])
         raise InputError(f"metric: got none, wanted one{f' of {known}, or another' if known else ''} that people label")
+
+
+def _subject(store: Store, reference: str) -> str:
+    return TRACES if reference == TRACES else review_items.review_subject(store, reference)[0]
+
+
+def _traces(site: Site, settings: ReviewSettings) -> list[str]:
+    """Return the newest traces that meet a review's condition, which is SQL and run only if a page of ours sent it."""
+    if settings.subject != TRACES:
+        return []
+    proofs, where = site.links.proofs, settings.where
+    if where is not None and not (proofs is not None and proofs.hold(settings.proof, where)):
+        raise InputError("where: this condition came with the address and is not run; start the review on its page")
+    rows = partial(site.queries.rows, stop=site.stop) if site.queries and where else None
+    since = settings.since or last_owner(site.store, "observations")  # all days would take seconds and gigabytes
+    return newest_traces(site.store, where, day_in(since), MOST_TRACES, rows)
 
 
 def _shown(
@@ -184,16 +226,32 @@ def _shown(
     settings: ReviewSettings,
     item: review_items.ReviewItem,
 ) -> _Shown:
-    texts = review_items.item_texts(site.store, item)
     before = review.mine.get(item.token)
-    return _Shown(
+    answered = None if before is None else _answered(question, before, review.first_shown(item.token))
+    said = partial(
+        _Shown,
         token=item.token,
+        answered=answered,
+        comment=None if before is None else before.comment,
+        drawn=review.drawn(item.token),
+    )
+    if review.reviewed.is_traces:
+        trace = trace_view(observations_of_trace(site.store, item.run_id))
+        steps = [view for depth, view in in_depth(trace.observations) if depth]
+        return said(
+            inputs=json_of(trace.input),
+            attachments=None,
+            reference=None,
+            answers=[("Answer", json_of(trace.output))],
+            trace=item.run_id,
+            steps=[(f"{view.type} {view.name}", json_of(view.input), json_of(view.output)) for view in steps],
+        )
+    texts = review_items.item_texts(site.store, item)
+    return said(
         inputs=texts.inputs,
         attachments=texts.attachments,
         reference=texts.reference_outputs if settings.shows_reference else None,
         answers=_answers(review, item, texts),
-        answered=None if before is None else _answered(question, before, review.first_shown(item.token)),
-        comment=None if before is None else before.comment,
     )
 
 
@@ -232,7 +290,7 @@ class _Metric:
 def review_start_page(site: Site, query: Query) -> Page:
     """Return the forms that start a review: of one experiment or comparison if the address names it."""
     reference, metric = query.text("subject"), query.text("metric")
-    subject = None if reference is None else review_items.review_subject(site.store, reference)[0]
+    subject = None if reference is None else _subject(site.store, reference)
     body = render(
         "review_start.html",
         site,
@@ -246,6 +304,10 @@ def review_start_page(site: Site, query: Query) -> Page:
         shown=None if subject is None or metric is None else _metric(site.store, subject, metric),
         metric=metric,
         most=MOST_DISAGREEMENTS,
+        most_traces=MOST_TRACES,
+        where=query.text("where"),
+        since=query.text("since") or (last_owner(site.store, "observations") if subject == TRACES else None),
+        proof=PROOF,
         by=query.text("by"),
         datasets=dataset_names(site.store),
         drafts={} if subject else drafts_by_dataset(site.store),
@@ -255,7 +317,11 @@ def review_start_page(site: Site, query: Query) -> Page:
 
 
 def _metric(store: Store, subject: str, metric: str) -> _Metric:
-    found = review_items.reviewed(store, subject, metric)
+    found = (
+        review_items.reviewed_traces(store, metric, review_items.labelled_traces(store, metric))
+        if subject == TRACES
+        else review_items.reviewed(store, subject, metric)
+    )
     kind = reviewing.question_about(
         found, reviewing.OwnQuestion(kind=None if found.judged or found.labels else "yes_no")
     ).kind

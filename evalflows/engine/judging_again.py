@@ -24,7 +24,7 @@ from evalflows.evaluators.binding import Scope
 from evalflows.llm.connections import resolve
 from evalflows.llm.local import LOCAL_MODEL
 from evalflows.llm.prices import Tokens, price_of
-from evalflows.specs.comparison import ComparisonSpec
+from evalflows.specs.comparison import ComparisonSpec, PairJudgeSpec
 from evalflows.specs.connections import Connections, ConnectionSpec
 from evalflows.specs.errors import InputError, NotFoundError, first_problem
 from evalflows.specs.evaluator import PANEL, SAMPLE, SHARED, EvaluatorSpec, JudgeSpec
@@ -175,7 +175,7 @@ def replays(spec: ExperimentSpec) -> bool:
 def _again(spec: Of, judges: GivenJudges | None, before: object, **changes: Any) -> Of:
     """Return a spec with the judges that are given, and what was judged before in its metadata."""
     scope: Scope = "pair" if isinstance(spec, ComparisonSpec) else "item"
-    kind = list[JudgeSpec] if scope == "pair" else list[EvaluatorSpec]
+    kind = list[PairJudgeSpec] if scope == "pair" else list[EvaluatorSpec]
     given = None if judges is None else _parsed(kind, list(judges.evaluators), "--with")
     common = {
         "evaluators": _standing_in(spec.evaluators, given, scope),

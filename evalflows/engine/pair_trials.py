@@ -142,6 +142,20 @@ def _shown_first(chunk: PairChunk, spec: ComparisonSpec, example: ExampleRow, ru
     return ["left" if digest[0] % 2 else "right"]
 
 
+def runs_of(trial: PairTrial, spec: ComparisonSpec) -> list[str]:
+    """Return the runs of all candidates for the example of a trial, in the order in which they are shown at once.
+
+    A random order depends on seed and runs only, like that of pairs. Else it is that of the list, so that the answer
+    that a trial shows first comes before the other; of a trial in the other order, reversed.
+    """
+    example = trial.example.example_id
+    runs = [derived_id(experiment, example, trial.repetition) for experiment in spec.experiments]
+    if spec.randomize_order and not spec.both_orders:
+        return sorted(runs, key=lambda run: hashlib.sha256(f"{spec.seed} {example} {run}".encode()).digest())
+    first, other = in_order(trial.shown_first, trial.left_experiment, trial.right_experiment)
+    return runs if spec.experiments.index(first) < spec.experiments.index(other) else runs[::-1]
+
+
 def in_order(shown_first: Side, left: Shown, right: Shown) -> tuple[Shown, Shown]:
     """Return left and right in the order shown, or back."""
     return (left, right) if shown_first == "left" else (right, left)

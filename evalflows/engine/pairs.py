@@ -1,7 +1,7 @@
 """Comparisons as jobs: pairs of answers as subjects of judging, and what a failed answer means for its pair."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,9 +16,10 @@ from evalflows.engine.run_context import RunContext
 from evalflows.engine.running import EvaluatorFactory, RunnableEvaluator, endpoints_of
 from evalflows.engine.views import example_view, run_view
 from evalflows.engine.workers import Workers
+from evalflows.evaluators.of_all import OF_ALL, OfAll, SharedReturns
 from evalflows.evaluators.score import Place
 from evalflows.evaluators.views import RunView, offer_pair
-from evalflows.specs.comparison import ComparisonSpec
+from evalflows.specs.comparison import ComparisonSpec, OrderStatus
 from evalflows.store.described import to_described
 from evalflows.store.queries.complete_judgements import FAILED_OUTPUT, judgement_id, pair_id
 from evalflows.store.queries.progress import item_metrics
@@ -53,6 +54,7 @@ class Comparison(Job[Pair]):
     examples: Sequence[ExampleRow]  # shared by all experiments
     outputs: SpilledRows[str, OutputRow]  # by run
     item_metrics: frozenset[str]  # names that no preference may have
+    of_all: SharedReturns = field(default_factory=SharedReturns)
 
     @property
     def n_chunks(self) -> int:
@@ -122,7 +124,22 @@ class Comparison(Job[Pair]):
         trial, left, right = pair
         assert left is not None and right is not None, "a pair without them is settled"
         shown = pair_trials.in_order(trial.shown_first, left, right)
-        return offer_pair(example_view(trial.example), *(self._view(trial, run) for run in shown))
+        of_pair = offer_pair(example_view(trial.example), *(self._view(trial, run) for run in shown))
+        return {**of_pair, OF_ALL: self._of_all(trial)} if OF_ALL in requested else of_pair
+
+    def _of_all(self, trial: pair_trials.PairTrial) -> OfAll:
+        """Return the answers of all candidates: in the order of the list if its ends show a pair so, else reversed; or
+        in a random order of the example."""
+        is_random = self.spec.randomize_order and not self.spec.both_orders
+        runs = pair_trials.runs_of(trial, self.spec)
+
+        def offer() -> dict[str, Any]:
+            outputs = [self.outputs.get(run) for run in runs]
+            answered = [output for output in outputs if output is not None and output.status == "ok"]
+            return offer_pair(example_view(trial.example), *(self._view(trial, output) for output in answered))
+
+        order: OrderStatus = "drawn" if is_random else "known"
+        return OfAll(key=tuple(runs), offer=offer, shared=self.of_all, order_status=order)
 
     def _view(self, trial: pair_trials.PairTrial, output: OutputRow) -> RunView:
         run = run_view(output, example_view(trial.example).inputs)

@@ -22,6 +22,7 @@ from evalflows.evaluators.panel import panel_verdict
 from evalflows.evaluators.scales import Combine
 from evalflows.evaluators.settings import checked_count, checked_text
 from evalflows.specs.code_versions import fault_text
+from evalflows.specs.comparison import PairJudgeSpec
 from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec, TierSpec
@@ -52,6 +53,14 @@ def bind_evaluator(spec: FallbackSpec, scope: Scope = "item") -> Bound:
     package_versions(loaded)
     spec, parameters = _without_parameters(spec, loaded)
     bound = _bound(spec, loaded, scope)
+    if isinstance(spec, PairJudgeSpec) and spec.compares == "all":
+        if is_ours(spec):
+            raise InputError(f"evaluator {spec.metric!r}: compares: got all with {spec.use}, which judges pairs")
+        bound = replace(bound, is_of_all=True)
+    if bound.is_of_all and spec.timeout_s is not None:
+        raise InputError(
+            f"evaluator {spec.metric!r}: timeout_s: got it with one that compares all at once, wanted none"
+        )
     return replace(bound, parameters=parameters) if parameters else bound
 
 
@@ -242,7 +251,8 @@ def evaluator_version(evaluator: PreparedEvaluator[FallbackSpec], connections: M
     repeats = [[bound.repeats, bound.combine]] if (bound := evaluator.bound).repeats > 1 else []
     packages, sees = package_versions(function), [sorted(spec.sees)] if spec.sees else []
     bundle = [version_of(joined, [evaluator_version(one, connections) for one in evaluator.bundled])]
-    others = [*files, *fallback, *repeats, *packages, *sees, *(bundle if evaluator.bundled else ())]
+    of_all = ["all"] if isinstance(spec, PairJudgeSpec) and spec.compares == "all" else []
+    others = [*files, *of_all, *fallback, *repeats, *packages, *sees, *(bundle if evaluator.bundled else ())]
     return version_of(function, sorted(spec.args.items()), judge, *others)
 
 

@@ -70,10 +70,26 @@ class RatingsSpec(SpecModel):
 FailedOutput = Literal["loses", "left_out"]
 
 
+class PairJudgeSpec(JudgeSpec):
+    """An evaluator that chooses the better of two answers, or scores those of all candidates."""
+
+    compares: Literal["pairs", "all"] = Field(
+        "pairs",
+        description="What a function of your own gets: the two answers of a pair, or those of all candidates at once, "
+        "of which it scores each; one that asks for `candidates` always gets all",
+    )
+
+    @model_validator(mode="after")
+    def _compares_by_itself(self) -> "PairJudgeSpec":
+        if self.compares == "all" and self.tiers:
+            raise ValueError("compares: got all beside tiers, wanted tiers that ask for `candidates`")
+        return self
+
+
 class CompareSpec(SpecModel):
     """How answers are compared. As an experiment's `compare`, it compares the answers of its targets."""
 
-    evaluators: Annotated[list[JudgeSpec], ONE_OR_MORE] = Field(
+    evaluators: Annotated[list[PairJudgeSpec], ONE_OR_MORE] = Field(
         min_length=1, description="Evaluators that choose the better of two answers: pairwise_preference, or your own"
     )
     pairs: Literal["all", "baseline"] = Field(
@@ -151,7 +167,7 @@ class ComparisonSpec(ComparedRunSettings, CompareSpec, _Compared):
     Either evaluators judge the answers of experiments, or the verdicts are recorded votes on named systems.
     """
 
-    evaluators: Annotated[list[JudgeSpec], ONE_OR_MORE] = Field(
+    evaluators: Annotated[list[PairJudgeSpec], ONE_OR_MORE] = Field(
         default_factory=list,
         description="Evaluators that choose the better of two answers: pairwise_preference, or your own",
     )

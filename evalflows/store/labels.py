@@ -19,7 +19,7 @@ from evalflows.specs.metrics import MAX_NUMBER
 from evalflows.store.file_formats import Numbered, read_rows, suffix
 from evalflows.store.observations import LABELS, merge_similar
 from evalflows.store.queries.lookup import find_experiments
-from evalflows.store.records import DataType, LabelRow, derived_id, from_json, to_json
+from evalflows.store.records import DataType, LabelRow, SubjectKind, derived_id, from_json, to_json
 from evalflows.store.sql import fields_of, record_of
 from evalflows.store.store import Store
 
@@ -41,7 +41,8 @@ FEEDBACK = "feedback"
 MACHINE = "machine"
 """The source of labels that a program gave. The view `labels` leaves them out: they never count as a person's."""
 
-_OWN = {"run_id", "experiment", "experiment_id", "example_id", "repetition", "other_experiment", "metric", "value"}
+_OWN = {"run_id", "trace_id", "experiment", "experiment_id", "example_id", "repetition", "other_experiment"}
+_OWN |= {"metric", "value"}
 
 SOURCE = "review"
 """The source of labels that were given on the page Review."""
@@ -138,6 +139,17 @@ class Runs:
         query = "select distinct experiment_id from source.outputs where list_contains(?, run_id)"
         for (experiment,) in store.query(query, [identities]) if identities else ():
             self._read(experiment)
+        traces = sorted({str(row["trace_id"]) for row in rows if row.get("trace_id") is not None})
+        query = "select distinct trace_id from source.observations where list_contains(?, trace_id)"
+        self._traces = {trace for (trace,) in store.query(query, [traces])} if traces else set[str]()
+
+    def subject(self, row: Mapping[str, Any]) -> "LabelledRun | str":
+        """Return the run, or the id of the trace, that a row is about. Raise InputError if there is none."""
+        if (trace := row.get("trace_id")) is None or row.get("run_id") is not None:
+            return self.find(row)
+        if str(trace) not in self._traces:
+            raise InputError(f"trace_id: got {trace!r}, wanted a trace in {self._store.layout.root}")
+        return str(trace)
 
     def find(self, row: Mapping[str, Any]) -> LabelledRun:
         """Return the run with `run_id`, or with `experiment`, `example_id` and `repetition`.
@@ -153,7 +165,7 @@ class Runs:
         reference = row.get("experiment") or row.get("experiment_id")
         if reference is None or row.get("example_id") is None:
             got = ", ".join(name for name, value in row.items() if value is not None)
-            raise InputError(f"got {got or 'nothing'}, wanted run_id, or experiment and example_id")
+            raise InputError(f"got {got or 'nothing'}, wanted run_id, or experiment and example_id, or trace_id")
         return self._at(self._experiment(str(reference)), str(row["example_id"]), row.get("repetition"))
 
     def find_other(self, row: Mapping[str, Any]) -> LabelledRun | None:
@@ -298,20 +310,36 @@ def label_of(row: Mapping[str, Any], runs: Runs, where: str) -> LabelRow | None:
     metric = _text(row, "metric")
     if metric is None:
         raise InputError("got no metric, wanted a column `metric`, or --metric")
-    run, other = runs.find(row), runs.find_other(row)
+    run = runs.subject(row)
+    if isinstance(run, str):
+        return _label(row, "trace", run, metric, label_value, where)
+    other = runs.find_other(row)
     if other is not None:
         run, other, label_value = _pair(run, other, row)
     elif label_value is None:
         raise InputError("winner: got no other_experiment, wanted the experiment that it was compared with")
+    label = _label(row, "run", run.run_id, metric, label_value, where, other.run_id if other else None)
+    return replace(label, experiment_id=run.experiment_id, example_id=run.example_id)
+
+
+def _label(
+    row: Mapping[str, Any],
+    kind: SubjectKind,
+    subject: str,
+    metric: str,
+    label_value: LabelValue | None,
+    where: str,
+    other: str | None = None,
+) -> LabelRow:
+    if label_value is None:
+        raise InputError("winner: got one of a trace, wanted a value, a label or feedback")
     labeller = _text(row, "labeller")
     return LabelRow(
-        label_id=derived_id(run.run_id, other.run_id if other else None, metric, labeller),
+        label_id=derived_id(subject, other, metric, labeller),
         batch_id="",
-        subject_kind="run",
-        subject_id=run.run_id,
-        experiment_id=run.experiment_id,
-        example_id=run.example_id,
-        other_run_id=other.run_id if other else None,
+        subject_kind=kind,
+        subject_id=subject,
+        other_run_id=other,
         metric=metric,
         value=label_value.value,
         label=label_value.label,

@@ -90,6 +90,20 @@ def test_a_csv_file_of_any_schema() -> None:
     assert "2 examples" in shown and "How?" in shown and "from faq.csv" in shown
 
 
+def test_a_deleted_dataset_is_hidden_and_its_versions_stay() -> None:
+    write("faq.jsonl", "a", "b")
+    said("add", "faq.jsonl")
+    snapshot = current_snapshot(Store(), "faq") or ""
+    assert said("delete", "faq") == "faq: deleted; its versions stay, see `evalflows dataset ls --all`\n"
+    assert "no datasets yet" in said("ls") and "faq" in said("ls", "--all")
+    assert "2 examples" in said("show", snapshot)
+    for name in ("faq", "other"):
+        assert f"dataset '{name}': not in the store" in refused("delete", name)
+    write("faq.jsonl", "c")
+    said("add", "faq.jsonl")
+    assert ids("faq") == ["c"], "its name was free"
+
+
 def test_two_datasets_are_compared() -> None:
     write("one.jsonl", "a", "b")
     write("two.jsonl", "b", "c")

@@ -12,6 +12,8 @@ from click.testing import CliRunner
 from http_application import says, serving_application, waits
 
 from evalflows import run
+from evalflows.analysis.plan import sentences_of
+from evalflows.api.planning import plan
 from evalflows.cli.main import cli
 from evalflows.cli.show import print_calls, print_experiments
 from evalflows.engine.may_call_models import may_call_unrecorded
@@ -160,6 +162,29 @@ def test_an_application_reports_its_calls_and_the_budget_limits_them(capsys: pyt
         """select count(*), sum(outputs.cost_usd) from outputs join experiments using (experiment_id)
            where name = 'limited' and status = 'ok'"""
     ) == (1, 0.4)  # another one might have cost as much
+
+
+@pytest.mark.slow
+def test_answers_of_an_earlier_experiment_are_not_asked_for_again_and_the_plan_says_so() -> None:
+    target = {"url": "", "kind": "http", "name": "app", "answer": "text", "usage": "meta.usage", "attempts": 1}
+    with serving_application() as application:
+        target["url"] = application.url
+        application.replies.extend([*(says({"text": "yes", "meta": {"usage": USAGE}}) for _ in range(2)), says({})])
+        run(spec_of(target, name="first", chunk_retries=0))
+        first = one("select experiment_id from experiments where name = 'first'")[0]
+        answered = one("select count(*) from outputs where status = 'ok'")[0]
+        again = spec_of(target | {"answers_of": "first"}, name="again", repetitions=2)
+        said = sentences_of(plan(again))
+        assert f"{answered} of 6 answers of app are those of {first}" in said
+        before = len(application.requests)
+        application.replies.extend(says({"text": "no", "meta": {"usage": USAGE}}) for _ in range(6))
+        run(again)
+        assert len(application.requests) - before == 6 - answered and answered == 2
+        query = "select count(*) from outputs join experiments using (experiment_id) where name = 'again' and "
+        assert one(f"{query} outputs ->> 'output' = 'yes' and outputs.cost_usd = 0.4 and latency_s > 0") == (answered,)
+        assert one(f"{query} outputs ->> 'output' = 'no'") == (6 - answered,)
+        with pytest.raises(InputError, match="asked another version of 'app', wanted the same code and settings"):
+            run(spec_of(target | {"answers_of": "first", "answer": "meta"}))
 
 
 @pytest.mark.slow

@@ -84,6 +84,13 @@ def test_windows_have_the_figures_of_each_metric(store: Store, alarmed: Producti
     first = cells.index("2026-10-03")
     assert cells[first + 1].startswith("0.599")
     assert cells[first + 2 : first + 5] == ["197", "3", "1.5%"]
+    plans = {"metadata.plan": "pro", "langfuse.trace.metadata.region": "eu", "metadata": {"team": "a"}}
+    produce(store, replace(trace("last", "in", "out", began=alarmed.at), attributes=json.dumps(plans)))
+    html = shown(evaluation_page, name=NAME, part="windows", slice="metadata.kind")
+    offered = re.findall(r"<option(?: selected)?>(metadata[^<]*)</option>", html)
+    assert offered == ["metadata.plan", "metadata.region", "metadata.team", "metadata.kind"]
+    with pytest.raises(InputError, match="slice: got 'plan', wanted one of tag"):
+        shown(evaluation_page, name=NAME, part="windows", slice="plan")
 
 
 def test_an_acknowledgement_is_an_event_of_the_incident(store: Store, alarmed: Production) -> None:

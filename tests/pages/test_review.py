@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from html import unescape
 from typing import Any
 from urllib.parse import parse_qsl
@@ -11,13 +12,19 @@ import pytest
 from judges_of_pairs import by_text
 from labelled import judged, run_of, score
 from matched import asked, compared, experiment
+from production import produce, trace, trace_id
+from production import score as score_of_trace
 
 from evalflows.analysis.labels import judge_standings
+from evalflows.analysis.reviewing import USD_PER_HOUR
 from evalflows.dashboard.app import take_label
-from evalflows.dashboard.links import Links
+from evalflows.dashboard.datasets import take_reviewed
+from evalflows.dashboard.links import Links, Proofs
 from evalflows.dashboard.rendering import Query, Site
 from evalflows.dashboard.review import review_page, review_start_page
 from evalflows.specs.errors import InputError
+from evalflows.store.queries.labels import effort_of, listed_batches
+from evalflows.store.records import derived_id
 from evalflows.store.store import Store
 
 SAID = {"q0": 1.0, "q1": 1.0, "q2": 0.0, "q3": 1.0}
@@ -202,3 +209,77 @@ def test_wrong_addresses_are_refused_in_one_line() -> None:
     ):
         with pytest.raises(InputError, match=message):
             shown(query)
+
+
+def test_traces_are_labelled_by_a_condition_that_a_page_of_ours_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    produced = [
+        trace(f"t{i}", f"question {i}", f"answer {i}", minute=i, session="odd" if i % 2 else "even") for i in range(6)
+    ]
+    step = replace(
+        trace("t1", "searched for", "found this"), span_id="step", parent_id=produced[1].span_id, name="search"
+    )
+    scores = [score_of_trace(f"t{i}", "helpful", float(i > 2), data_type="BOOLEAN", cost_usd=0.001) for i in range(6)]
+    produce(Store(), *produced, step, scores=scores)
+    proofs, where = Proofs(), "session_id = 'odd'"
+    site = Site(store=Store(), links=Links(proofs=proofs))
+    start = str(review_start_page(site, Query.of([("subject", "traces"), ("where", where)])).body)
+    assert 'action="/review/traces"' in start and proofs.of_form in start and 'value="helpful"' in start
+    unproved = address("traces", "helpful", where=where, since="2026-11-01")
+    with pytest.raises(InputError, match="where: this condition came with the address and is not run"):
+        review_page(site, unproved)
+    query = address("traces", "helpful", where=where, since="2026-11-01", order="random", proof=proofs.of(where))
+    monkeypatch.setenv(USD_PER_HOUR, "36")
+    seen = []
+    for seconds in ("10", "20.04", "99999"):
+        html = str(review_page(site, query).body)
+        fields = dict(re.findall(r'type="hidden" name="(trace|drawn)" value="(\w+)"', html))
+        assert fields["drawn"] == "fair" and "yes" in html and "of 3;" in html
+        assert "0.001" not in html and "helpful" in html
+        name = next(f"t{i}" for i in range(6) if trace_id(f"t{i}") == fields["trace"])
+        assert f"question {name[1]}" in html and f"answer {name[1]}" in html
+        assert ("searched for" in html, "found this" in html) == (name == "t1", name == "t1")
+        seen.append(name)
+        given = {**fields, "item": item_of(html), "answer": "yes", "seconds": seconds}
+        assert take_label(Store(), query, given)["is_new"]
+        assert not take_label(Store(), query, given)["is_new"]
+    assert sorted(seen) == ["t1", "t3", "t5"] and "Everything is labelled." in str(review_page(site, query).body)
+    rows = asked(
+        """select subject_kind, trace_id, value, labeller, source, seconds, round(cost_usd, 4) from trace_labels
+           order by seconds"""
+    )
+    assert rows == [
+        ("trace", trace_id(name), 1.0, "ann", "review", seconds, round(seconds / 100, 4))
+        for name, seconds in zip(seen, (10.0, 20.0, 3600.0), strict=True)
+    ]
+    (batch,) = listed_batches(Store())
+    assert (batch.n_timed, batch.median_seconds, round(batch.usd_per_label or 0, 2)) == (3, 20.0, 12.1)
+    taken = take_reviewed(Store(), query, {"item": "x", "trace": trace_id("t1"), "dataset": "hard"})
+    assert "hard" in str(taken)
+    start = str(review_start_page(site, Query.of([("subject", "traces"), ("metric", "helpful")])).body)
+    assert "Fewer than two people have labelled it." in start and 'class="number">3</td>' in start
+    with pytest.raises(InputError, match="trace_id: got 'nope', wanted a trace in"):
+        take_label(Store(), query, {"trace": "nope", "item": item_of_trace("nope"), "answer": "yes"})
+    other = address("traces", "polite", kind="yes_no", since="2026-11-01", order="random")
+    give_to = {"trace": trace_id("t0"), "item": item_of_trace(trace_id("t0")), "answer": "no"}
+    assert take_label(Store(), other, give_to)["is_new"]
+    known = address("traces", "polite", since="2026-11-01", by="bob")
+    give_to = {"trace": trace_id("t1"), "item": item_of_trace(trace_id("t1")), "answer": "yes"}
+    assert take_label(Store(), known, give_to)["is_new"], "its kind is that of the labels so far"
+    with pytest.raises(InputError, match="seconds: got -1, wanted at least 0"):
+        take_label(Store(), query, {"trace": trace_id("t1"), "item": "x", "answer": "yes", "seconds": "-1"})
+
+
+def item_of_trace(identity: str) -> str:
+    return derived_id("review", identity, None)
+
+
+def test_what_a_label_took_and_cost_stands_beside_a_verdict_of_the_judge(monkeypatch: pytest.MonkeyPatch) -> None:
+    owner = judged("small", SAID, cost_usd=0.002)
+    query = address(owner)
+    give(query, "yes")
+    effort = effort_of(Store(), "small", "correct", "correct")
+    assert effort.sentence is None and effort.usd_per_verdict == 0.002
+    monkeypatch.setenv(USD_PER_HOUR, "18")
+    take_label(Store(), query, {"item": item_of(shown(query)), "answer": "no", "seconds": "8"})
+    effort = effort_of(Store(), "small", "correct", "correct")
+    assert effort.sentence == "a label took 8 s (median of 1) and cost 0.04 USD; a verdict of the judge cost 0.002 USD"

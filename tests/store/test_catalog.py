@@ -43,7 +43,7 @@ def test_every_table_has_a_view_with_its_columns_and_key(catalog: duckdb.DuckDBP
         relation, schema = catalog.sql(f"from {table}"), schema_of(TABLES[table].record)
         derived = relation.columns[len(schema.names) :]
         assert relation.columns[: len(schema.names)] == schema.names
-        assert not derived or table == "observations", "only observations have fields that lie in their attributes"
+        assert not derived or table in ("observations", "labels"), "of attributes, and of metadata"
         assert grain(path) == TABLES[table].key
         as_json = [name for name, kind in zip(relation.columns, relation.types, strict=True) if str(kind) == "JSON"]
         assert as_json == [field.name for field in schema if field.metadata]

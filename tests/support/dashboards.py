@@ -96,6 +96,9 @@ def addresses(store: Path) -> dict[str, str]:
         found["example of a dataset"] = f"{links.dataset_example(name, example)}"
         found["drafts"] = f"{links.page('review-drafts', dataset=name)}"
     found["traces"] = "/production/traces"
+    found["review of traces"] = "/review?subject=traces"
+    if traces:
+        found["trace to label"] = "/review/traces?metric=helpful&by=ann&kind=yes_no"
     found["review's start"] = f"{links.page('review', subject=experiments[0], metric=metrics[0][0])}"
     found["item to label"] = f"{links.page('review', experiments[0], metric=metrics[0][0], by='ann', reference='yes')}"
     return found

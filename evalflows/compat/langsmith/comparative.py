@@ -2,12 +2,10 @@
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import update_wrapper
 from inspect import Parameter, Signature
-from threading import Lock
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from evalflows.compat.langsmith.conversion import (
@@ -23,7 +21,6 @@ from evalflows.compat.langsmith.schemas import (
     ComparativeExperiment,
     ComparisonEvaluationResult,
     Example,
-    Fields,
     Identity,
     Run,
 )
@@ -31,15 +28,17 @@ from evalflows.compat.langsmith.user_functions import Function, as_named
 from evalflows.compat.refusal import refusing
 from evalflows.evaluators.binding import Bound, bind
 from evalflows.evaluators.foreign import evaluator_name
-from evalflows.evaluators.score import as_number, preferences
+from evalflows.evaluators.of_all import WantsPairError, results_in
+from evalflows.evaluators.score import preferences
 from evalflows.evaluators.views import ExampleView, RunView
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.evaluator import FallbackSpec
 from evalflows.specs.grouping import grouped
 from evalflows.specs.hints import show
+from evalflows.specs.reference import is_async
 from evalflows.store.queries.lookup import unique_name
-from evalflows.store.records import ComparisonSetRow, ExperimentRow, JudgementRow, OutputRow, from_json
+from evalflows.store.records import ComparisonSetRow, ExperimentRow, JudgementRow, from_json
 from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store
 
@@ -111,86 +110,43 @@ def comparison_evaluator(func: Function) -> DynamicComparisonRunEvaluator:
     return DynamicComparisonRunEvaluator(func)
 
 
-class RunsOfAll:
-    """The runs of more than two experiments by example and repetition, which an evaluator judges at once.
+def as_comparator_of_all(evaluator: Any) -> Any:
+    """Like `as_comparator`, for more than two experiments, whose runs the evaluator gets at once.
 
-    Each pair takes its two scores from that. An evaluator that does not return a score for each run is asked about two
-    at a time instead.
+    One that does not return a score for each run is asked about two at a time instead.
     """
-
-    def __init__(self, outputs: Iterable[OutputRow], *, load_nested: bool) -> None:
-        rows = (row if load_nested else replace(row, steps=None) for row in outputs)
-        groups = grouped(((row.example_id, row.repetition), row) for row in rows)
-        self._of_run = {row.run_id: group for group in groups.values() for row in group}
-
-    def arguments(self, runs: Sequence[RunView], example: ExampleView) -> tuple[str, dict[str, Any]]:
-        """Return what names the runs of the example and repetition of a pair, and the arguments of a judge of all."""
-        rows = self._of_run[runs[0].id]
-        of_all = [run_of(row, example.inputs) for row in rows]
-        return rows[0].run_id, _arguments(of_all, example_of_view(example))
-
-
-def _scores_of_all(returned: Any, runs: Sequence[Run]) -> Fields | None:
-    """Return the key, the comment and the scores by run of what an evaluator of several runs returned; None if it did
-    not give a score for each."""
-    if isinstance(returned, list):
-        returned = {"scores": returned}
-    found = _by_stored_ids(returned)
-    scores = found.get("scores") if isinstance(found, Mapping) else None
-    if isinstance(scores, list | tuple) and len(scores) == len(runs):
-        scores = dict(zip((run.id for run in runs), scores, strict=True))
-    if not isinstance(scores, Mapping) or any(as_number(scores.get(run.id)) is None for run in runs):
-        return None
-    return {**found, "scores": scores}
-
-
-def _of_pair(of_all: Fields, runs: Sequence[RunView]) -> Fields:
-    return {**of_all, "scores": {run.id: of_all["scores"][run.id] for run in runs}}
-
-
-def as_comparator_of_all(evaluator: Any, of_all: RunsOfAll) -> Any:
-    """Like `as_comparator`, for more than two experiments, whose runs the evaluator gets at once."""
     pairwise = as_comparator(evaluator)
     if pairwise is evaluator:  # ours
         return pairwise
-    bound = _bound(_function_of(evaluator))
-    judged: dict[str, Future[Fields | None]] = {}  # by what names the runs
-    lock = Lock()
-
-    def begin(name: str) -> tuple[bool, Future[Fields | None]]:
-        with lock:
-            return name not in judged, judged.setdefault(name, Future())
 
     def call(runs: Sequence[RunView], example: ExampleView, **models: Any) -> Any:
-        name, arguments = of_all.arguments(runs, example)
-        is_first, future = begin(name)
-        if is_first:
-            try:
-                future.set_result(_scores_of_all(bound.call(arguments | models), arguments["runs"]))
-            except Exception:  # it may want two runs
-                future.set_result(None)
-            finally:
-                future.cancel()  # of others that wait, if this was interrupted
-        found = future.result()
-        return pairwise(runs=runs, example=example, **models) if found is None else _of_pair(found, runs)
+        if len(runs) == 2:
+            return pairwise(runs=runs, example=example, **models)
+        try:
+            return _of_each(pairwise(runs=runs, example=example, **models), len(runs))
+        except Exception as error:  # it may want two runs
+            raise WantsPairError from error
 
     async def acall(runs: Sequence[RunView], example: ExampleView, **models: Any) -> Any:
-        name, arguments = of_all.arguments(runs, example)
-        is_first, future = begin(name)
-        if is_first:
-            try:
-                future.set_result(_scores_of_all(await bound.call(arguments | models), arguments["runs"]))
-            except Exception:
-                future.set_result(None)
-            finally:
-                future.cancel()
-        found = await asyncio.wrap_future(future)
-        return await pairwise(runs=runs, example=example, **models) if found is None else _of_pair(found, runs)
+        if len(runs) == 2:
+            return await pairwise(runs=runs, example=example, **models)
+        try:
+            return _of_each(await pairwise(runs=runs, example=example, **models), len(runs))
+        except Exception as error:
+            raise WantsPairError from error
 
-    compare: Any = acall if bound.is_async else call
+    compare: Any = acall if is_async(pairwise) else call
     update_wrapper(compare, pairwise)
     compare.__signature__ = pairwise.__signature__
-    return compare
+    return {"use": compare, "compares": "all"}
+
+
+def _of_each(returned: Any, count: int) -> Any:
+    """Return what has a score for each run. Raise WantsPairError for anything else."""
+    scores = [result.get("scores") if isinstance(result, Mapping) else result for result in results_in(returned)]
+    if any(not isinstance(of_one, Mapping | list | tuple) or len(of_one) != count for of_one in scores):
+        raise WantsPairError
+    return returned
 
 
 def as_comparator(evaluator: Any) -> Any:
@@ -344,16 +300,10 @@ def evaluate_comparative(
 
     store = Store()
     rows = [experiment_of(store, experiment) for experiment in experiments]
-    if len(rows) > 2:
-        of_all = RunsOfAll(
-            (output for row in rows for output in store.rows("outputs", row.experiment_id)), load_nested=load_nested
-        )
-        compared = [as_comparator_of_all(evaluator, of_all) for evaluator in evaluators]
-    else:
-        compared = [as_comparator(evaluator) for evaluator in evaluators]
+    as_ours = as_comparator_of_all if len(rows) > 2 else as_comparator
     result = evalflows.evaluate_comparative(
         [row.experiment_id for row in rows],
-        compared,
+        [as_ours(evaluator) for evaluator in evaluators],
         experiment_prefix=f"{experiment_prefix}-{secrets.token_hex(4)}"
         if experiment_prefix
         else f"{' vs. '.join(unique_name(row.name, row.experiment_id) for row in rows)}-{secrets.token_hex(2)}",

@@ -214,9 +214,33 @@ document.addEventListener("submit", (event) => {
   if (event.target.elements.answer) giveLabel(event.target, event.target.elements.answer.value);
 });
 
+// How long a person takes for a label: the time between what they do counts, but no more than a minute of each pause,
+// and none while the page is hidden.
+const LONGEST_PAUSE_MS = 60000;
+let took = 0;
+let acted = performance.now();
+function act() {
+  const now = performance.now();
+  if (!document.hidden) took += Math.min(now - acted, LONGEST_PAUSE_MS);
+  acted = now;
+}
+function secondsTaken() {
+  act();
+  return (took / 1000).toFixed(1);
+}
+if (document.querySelector("form[data-item]")) {
+  for (const name of ["keydown", "pointerdown", "pointermove", "scroll"]) addEventListener(name, act, { capture: true, passive: true });
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) took += Math.min(performance.now() - acted, LONGEST_PAUSE_MS);
+    acted = performance.now();
+  });
+}
+
 let ahead;
 
 function lookAhead() {
+  took = 0;
+  acted = performance.now();
   const form = document.querySelector("form[data-item]");
   if (!form) return;
   ahead = fetch(form.dataset.ahead, { headers: { Accept: "text/html" } }).then((answer) => (answer.ok ? answer.text() : Promise.reject()));
@@ -232,6 +256,9 @@ async function giveLabel(form, answer) {
     item: form.dataset.item,
     answer,
     comment: form.elements.comment.value,
+    seconds: secondsTaken(),
+    trace: form.elements.trace?.value,
+    drawn: form.elements.drawn?.value,
   });
   if (failed) {
     say(form.querySelector("[role=status]"), failed, true);

@@ -12,7 +12,7 @@ from evalflows.store.described import panels_of
 from evalflows.store.queries.lookup import comparison_beside, find_comparison, find_experiments, is_comparison
 from evalflows.store.queries.progress import work_done
 from evalflows.store.records import FINAL, from_json, to_json
-from evalflows.store.sql import ask, ask_arrow, ask_records
+from evalflows.store.sql import ask, ask_arrow, ask_records, records_of
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
@@ -214,6 +214,9 @@ class LabelBatch:
     n_labellers: int
     experiments: str | None
     imported_at: datetime
+    n_timed: int  # labels of which it is known how long they took
+    median_seconds: float | None
+    usd_per_label: float | None
 
 
 def listed_batches(store: Store) -> list[LabelBatch]:
@@ -287,8 +290,48 @@ select batch_id, any_value(source), string_agg(distinct metric, ', ' order by me
        count(distinct (subject_id, turn, other_run_id, metric, labeller)), count(distinct coalesce(labeller, '')),
        (select string_agg(distinct e.name, ', ' order by e.name) from experiments e
         where list_contains(list(l.experiment_id), e.experiment_id)),
-       min(recorded_at)
-from source.labels l group by batch_id order by 7 desc, 1
+       min(recorded_at), count(seconds), median(seconds), avg(usd)
+from (select *, try_cast(metadata::json ->> 'seconds' as double) as seconds,
+             try_cast(metadata::json ->> 'cost_usd' as double) as usd from source.labels) l
+group by batch_id order by 7 desc, 1
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """What people's labels of a metric took, and what a judge's verdict of it cost."""
+
+    n_timed: int
+    median_seconds: float | None
+    usd_per_label: float | None
+    usd_per_verdict: float | None
+
+    @property
+    def sentence(self) -> str | None:
+        """Both in words; None if no label was timed."""
+        if self.median_seconds is None:
+            return None
+        people = "" if self.usd_per_label is None else f" and cost {self.usd_per_label:.2g} USD"
+        judge = "" if self.usd_per_verdict is None else f"; a verdict of the judge cost {self.usd_per_verdict:.2g} USD"
+        return f"a label took {self.median_seconds:.0f} s (median of {self.n_timed}){people}{judge}"
+
+
+def effort_of(store: Store, reference: str, metric: str, people_metric: str) -> Effort:
+    """Return what the labels of an experiment or a comparison took. Raise InputError if it is unknown."""
+    (rows,) = ask(store, (_EFFORT, [_subject(store, reference, metric)[0], metric, people_metric]))
+    return records_of(Effort, rows)[0]
+
+
+_EFFORT = """
+with verdicts as (
+    select left_run_id as run_id, right_run_id, cost_usd from comparisons where comparison_id = $1 and metric = $2
+    union all
+    select run_id, null, cost_usd from scores where experiment_id = $1 and metric = $2 and subject_kind = 'run'
+)
+select count(l.seconds), median(l.seconds), avg(l.cost_usd), (select avg(cost_usd) from verdicts)
+from current_labels l
+where l.metric = $3 and l.subject_kind = 'run' and exists (
+    from verdicts v where v.run_id = l.subject_id and v.right_run_id is not distinct from l.other_run_id)
 """
 
 

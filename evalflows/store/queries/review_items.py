@@ -17,8 +17,11 @@ NEWEST, NEWEST_JUDGED = 200, 12
 _RUNS_NAME = "select name, spec::varchar from experiments where experiment_id = $1"
 _PAIRS_NAME = "select name, spec::varchar from comparison_sets where comparison_id = $1"
 
-_LABEL = """subject_id, other_run_id, value, label, data_type, labeller, comment, drawn, is_fair, recorded_at
-            from current_labels where metric = $2 and subject_kind = 'run' and turn is null"""
+TRACES = "traces"
+"""The subject of a review of traces of production."""
+
+_GIVEN = "subject_id, other_run_id, value, label, data_type, labeller, comment, drawn, is_fair, recorded_at"
+_LABEL = f"{_GIVEN} from current_labels where metric = $2 and subject_kind = 'run' and turn is null"
 
 _REVIEW_RUN_LABELS = f"select {_LABEL} and experiment_id = $1 and other_run_id is null order by recorded_at"
 
@@ -31,10 +34,10 @@ order by recorded_at
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewItem:
-    """A run, or a pair of runs of the same example, with what one judge gave it."""
+    """A run, a pair of runs of the same example, or a trace, with what one judge gave it."""
 
-    run_id: str
-    experiment_id: str
+    run_id: str  # or a trace's id
+    experiment_id: str  # empty for a trace
     other_run_id: str | None  # of a pair: the right run
     other_experiment_id: str | None
     example_id: str
@@ -84,11 +87,12 @@ class JudgedValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reviewed:
-    """The items of one experiment or comparison, in random order, and the labels of one metric."""
+    """The items of one experiment or comparison, or traces, in random order, and the labels of one metric."""
 
     subject_id: str
     name: str
     is_pairs: bool
+    is_traces: bool = False
     metric: str
     judged: JudgedValues | None  # None without a judge of that metric
     items: Sequence[ReviewItem]
@@ -146,6 +150,35 @@ def reviewed(store: Store, reference: str, metric: str) -> Reviewed:
     )
 
 
+def reviewed_traces(store: Store, metric: str, traces: Sequence[str]) -> Reviewed:
+    """Return these traces as items that can be labelled. Raise InputError without any."""
+    items, labels, values = ask(
+        store,
+        (_REVIEW_TRACES, [list(traces), metric]),
+        (_REVIEW_TRACE_LABELS, [list(traces), metric]),
+        (_TRACE_VALUES, [metric]),
+    )
+    found = records_of(ReviewItem, items)
+    if not found:
+        raise InputError("traces: got none that meet the condition, wanted some to label")
+    return Reviewed(
+        subject_id=TRACES,
+        name=TRACES,
+        is_pairs=False,
+        is_traces=True,
+        metric=metric,
+        judged=_judged_values(values[0], "{}", metric) if values[0][0] is not None else None,
+        items=found,
+        labels=records_of(GivenLabel, labels),
+    )
+
+
+def labelled_traces(store: Store, metric: str) -> list[str]:
+    """Return the traces that people have labelled with a metric."""
+    (rows,) = ask(store, (_LABELLED_TRACES, [metric]))
+    return [trace for (trace,) in rows]
+
+
 def item_texts(store: Store, item: ReviewItem) -> ItemTexts:
     """Return the texts of one item."""
     (texts,) = ask(store, (_TEXTS, [item.experiment_id, item.run_id]))[0]
@@ -157,7 +190,7 @@ def item_texts(store: Store, item: ReviewItem) -> ItemTexts:
 
 def review_metrics(store: Store, identity: str) -> list[str]:
     """Return the metrics of an experiment's or a comparison's judges, and those that people have labelled."""
-    (rows,) = ask(store, (_REVIEW_METRICS, [identity]))
+    (rows,) = ask(store, (_TRACE_METRICS, []) if identity == TRACES else (_REVIEW_METRICS, [identity]))
     return [metric for (metric,) in rows]
 
 
@@ -215,6 +248,47 @@ select any_value(data_type), min(value), max(value), bool_and(value = round(valu
        list(distinct label order by label) filter (label is not null)
 from scores
 where experiment_id = $1 and metric = $2 and status = 'scored' and subject_kind = 'run' and turn is null
+"""
+
+_REVIEW_TRACES = """
+with judged as (
+    select subject_id, arg_min(value, evaluator_version) as value, max(spread) as spread,
+           arg_max(value, evaluator_version) as other
+    from scores
+    where subject_kind = 'trace' and metric = $2 and status = 'scored' and turn is null
+          and list_contains($1, subject_id)
+    group by subject_id
+)
+select t.trace_id, '', null, null, t.trace_id, 0, md5(t.trace_id) as lot, 'trace ' || t.trace_id, j.value, j.spread,
+       j.other, j.subject_id is not null, null
+from (select unnest($1::varchar[]) as trace_id) t left join judged j on j.subject_id = t.trace_id
+order by lot
+"""
+
+_REVIEW_TRACE_LABELS = f"""
+select {_GIVEN} from current_labels
+where metric = $2 and subject_kind = 'trace' and turn is null and list_contains($1, subject_id)
+order by recorded_at
+"""
+
+_TRACE_VALUES = """
+select any_value(data_type), min(value), max(value), bool_and(value = round(value)) filter (value is not null),
+       list(distinct label order by label) filter (label is not null)
+from (
+    select data_type, value, label from scores
+    where subject_kind = 'trace' and metric = $1 and status = 'scored' and turn is null
+    union all
+    select data_type, value, label from current_labels where subject_kind = 'trace' and metric = $1 and turn is null)
+"""
+
+_LABELLED_TRACES = """
+select distinct subject_id from current_labels where subject_kind = 'trace' and turn is null and metric = $1
+"""
+
+_TRACE_METRICS = """
+select distinct metric from scores where subject_kind = 'trace' and turn is null and status = 'scored'
+union select distinct metric from labels where subject_kind = 'trace'
+order by 1
 """
 
 _TEXTS = """
@@ -338,6 +412,9 @@ with given as (
     semi join given g on g.subject_id = c.left_run_id and g.other_run_id = c.right_run_id
 ), of_subject as (
     select experiment_id as subject, metric, labeller, recorded_at from given where other_run_id is null
+    union all
+    select 'traces', metric, labeller, recorded_at from current_labels
+    where subject_kind = 'trace' and source = 'review'
     union all
     select p.comparison_id, g.metric, g.labeller, g.recorded_at
     from given g join paired p on p.left_run_id = g.subject_id and p.right_run_id = g.other_run_id

@@ -15,7 +15,7 @@ from evalflows.specs.grouping import grouped
 from evalflows.specs.traces import Filter, TraceScope
 from evalflows.store.described import from_described
 from evalflows.store.layout import quoted
-from evalflows.store.observations import FIRST_DAY, day_of
+from evalflows.store.observations import FIRST_DAY, day_of, last_owner
 from evalflows.store.query_process import RowsOf
 from evalflows.store.records import JudgementRow, SubjectKind, from_json
 from evalflows.store.schemas import ATTRIBUTE, to_rows
@@ -357,6 +357,14 @@ def _listed(
     return ask_records(store, of, query, [[key.id for key in keys], *days])
 
 
+def newest_traces(
+    store: Store, only: Filter | None, since: datetime | None, limit: int, rows: RowsOf | None = None
+) -> list[str]:
+    """Return the ids of the newest traces that meet a filter; `rows` runs it, as in `item_keys`."""
+    window = Window(moment="started_at", since=since, until=LATEST, newest_first=True)
+    return [key.id for key in item_keys(store, "traces", condition(only, "traces"), window, limit, rows)]
+
+
 def scores_of_traces(store: Store, traces: Sequence[ListedTrace]) -> list[TraceScore]:
     """Return the newest score of each trace in each metric that a trace evaluation gave it."""
     if not traces:
@@ -545,6 +553,23 @@ def metadata_sql(key: str) -> str:
     paths = ", ".join(quoted('$."' + name.replace('"', "") + '"') for name in names)
     nested = quoted('$.metadata."' + key.replace('"', "") + '"')
     return f"list_any_value(json_extract_string(attributes, [{paths}, {nested}]))"
+
+
+def metadata_keys(store: Store) -> list[str]:
+    """Return the fields of the metadata of some of the newest traces, by which windows can be sliced."""
+    (rows,) = ask(store, (_METADATA_KEYS, [last_owner(store, "observations")]))
+    return [key for (key,) in rows]
+
+
+_METADATA_KEYS = """
+with newest as (select attributes::json as attributes from source.observations where day = $1 limit 2000), keys as (
+    select regexp_extract(key, '^(?:langfuse\\.(?:trace|observation)\\.)?metadata\\.(.+)$', 1) as key
+    from (select unnest(json_keys(attributes)) as key from newest)
+    union all
+    select unnest(json_keys(attributes, '$.metadata')) from newest where json_type(attributes, '$.metadata') = 'OBJECT'
+)
+select distinct key from keys where key <> '' and not contains(key, '"') order by key limit 50
+"""
 
 
 def _key(name: str) -> str:

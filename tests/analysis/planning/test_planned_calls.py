@@ -130,6 +130,9 @@ def test_pairwise_calls_count_pairs_and_orders() -> None:
     for compare, calls in (({}, 3 * 80), ({"both_orders": True}, 6 * 80), ({"pairs": "baseline"}, 2 * 80)):
         made = plan(chat_spec(targets=targets, repetitions=2, compare={"evaluators": judge, **compare}))
         assert (made.calls[-1].kind, made.calls[-1].calls) == ("pairwise", calls)
+    of_all = {"evaluators": {"use": "judges_of_pairs:best_of", "connection": "mine"}, "both_orders": True}
+    made = plan(chat_spec(targets=targets, repetitions=2, compare=of_all))
+    assert (made.calls[-1].kind, made.calls[-1].calls) == ("pairwise", 2 * 80), "of all candidates at once"
 
 
 def test_a_judge_that_needs_a_reference_is_not_called_without_one() -> None:

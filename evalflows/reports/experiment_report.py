@@ -35,7 +35,6 @@ from evalflows.store.final_examples import COPIES_KEPT, Copy, copies_text, read_
 from evalflows.store.kept_checks import QUARANTINE
 from evalflows.store.queries.invalid_trials import InvalidTrials, invalid_trials
 from evalflows.store.queries.looks import final_ids
-from evalflows.store.queries.lookup import run_groups
 from evalflows.store.queries.progress import spooled_if_unfinished
 from evalflows.store.records import bundles_batch, controls_batch, drift_batch
 from evalflows.store.sql import ask, ask_records, record_of, records_of
@@ -396,17 +395,27 @@ def experiments_report(
     Final ones are among the worst only `with_final`.
     """
     ids = list(experiments)
-    of_each = (_FAILURES_OF_EACH, _REDUCED, _UNPRICED, _THINKING, COPIES_KEPT, _QUARANTINE, CONFUSIONS)
-    failures, reduced, unpriced, thinking, copies, quarantine, confused, checks, drifts = ask(
-        store,
-        *((query, [ids]) for query in of_each),
-        (_CHECKS, [[batch(group) for group in run_groups(store, ids) for batch in (controls_batch, bundles_batch)]]),
-        (_DRIFTS, [[drift_batch(group) for group in run_groups(store, ids)]]),
-    )
     shown = overviews_of(store, ids)
+    groups = {overview.experiment_id: overview.run_group for overview in shown}
+    run_groups = sorted({*groups.values()})
+    failures, reduced, unpriced, thinking, confused = _of_each(
+        store,
+        ids,
+        (_FAILURES_OF_EACH, "outputs"),
+        (_REDUCED, "limits"),
+        (_UNPRICED, "calls"),
+        (_THINKING, "outputs"),
+        (CONFUSIONS, "classified"),
+    )
+    copies, quarantine, checks, drifts = ask(
+        store,
+        (COPIES_KEPT, [ids]),
+        (_QUARANTINE, [ids]),
+        (_CHECKS, [[batch(group) for group in run_groups for batch in (controls_batch, bundles_batch)]]),
+        (_DRIFTS, [[drift_batch(group) for group in run_groups]]),
+    )
     specs = specs_with_steps(store, ids)
     hidden = final_ids(store, ids) if with_worst and not with_final else frozenset[str]()
-    groups = {overview.experiment_id: overview.run_group for overview in shown}
     return ExperimentsReport(
         experiments=shown,
         results=results,
@@ -430,6 +439,15 @@ def experiments_report(
         by_field=_by_field(store, shown[0], results) if with_fields and len(shown) == 1 else (),
         grids=grids_on(store, ids),
     )
+
+
+def _of_each(store: Store, ids: Sequence[str], *queries: tuple[str, str]) -> list[list[tuple[Any, ...]]]:
+    """Return the rows of each query about experiments, read from their own files: none where the table that it needs,
+    named beside it, has no rows of theirs."""
+    needed = [query for query, table in queries if any(store.has_rows(table, identity) for identity in ids)]
+    with store.reading(only={"experiment_id": ids}):
+        found = dict(zip(needed, ask(store, *((query, [ids]) for query in needed)), strict=True)) if needed else {}
+    return [found.get(query, []) for query, _ in queries]
 
 
 def _by_field(store: Store, experiment: ExperimentOverview, results: Sequence[Result]) -> list[str]:
@@ -469,7 +487,7 @@ def overviews_of(store: Store, experiments: Sequence[str]) -> list[ExperimentOve
     query = f"{_OVERVIEW} where is_one_of(experiment_id, $1) order by list_position($1, experiment_id)"
     with store.reading(only={"experiment_id": experiments}):
         (rows,) = ask(store, (query, [list(experiments)]))
-        by_batches = batched(store, experiments)
+        by_batches = batched(store, experiments) if any(store.has_rows("calls", one) for one in experiments) else {}
     found = _with_tried(store, rows)
     return [replace(one, batched=by_batches.get(one.experiment_id)) for one in found] if by_batches else found
 

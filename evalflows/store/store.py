@@ -26,7 +26,7 @@ from evalflows.store.checksums import sha256_of
 from evalflows.store.copies import OwnerCopies
 from evalflows.store.damages import Damage, damages_of
 from evalflows.store.database import confine, connect_source, exporting, shared
-from evalflows.store.file_states import Copies, Tries, has_grown, state_of, states_of, unchanged
+from evalflows.store.file_states import Copies, Tries, files_in, has_grown, state_of, states_of, unchanged
 from evalflows.store.file_systems import files_at, noting_downloads, readable, readable_paths, storage_errors
 from evalflows.store.files import last_recorded, write_file
 from evalflows.store.layout import Layout, StoredFile
@@ -168,6 +168,10 @@ class Store:
 
     def is_sealed(self, table: str, owner: str) -> bool:
         return self.sealed_file(table, owner) is not None
+
+    def has_rows(self, table: str, owner: str) -> bool:
+        """Return whether an owner may have rows in a table, sealed or not."""
+        return self.is_sealed(table, owner) or bool(self._open_files(table, owner))
 
     def sealed_file(self, table: str, owner: str) -> str | None:
         """Return the file with an owner's sealed rows, its own or a packed one; None if the owner is not sealed."""
@@ -469,7 +473,9 @@ class Store:
         return self._merged(table, parts, columns_of(table))
 
     def _open_files(self, table: str, owner: str, parts: Sequence[str] | None = None) -> list[str]:
-        paths = [*filter(StoredFile.at, sorted(self._fs.glob(f"{self.layout.open_folder(table, owner)}/*.parquet")))]
+        folder = self.layout.open_folder(table, owner)
+        found = files_in(folder) if self.layout.is_local else self._fs.glob(f"{folder}/*.parquet")
+        paths = [*filter(StoredFile.at, sorted(found))]
         if parts is not None:
             paths = [path for path in paths if path.rpartition("/")[2].partition(".")[0] in {*parts, REOPENED}]
         return paths

@@ -1,6 +1,6 @@
 """What is reported of experiments beside their results: progress, cost, failures, and checks of judges."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -416,18 +416,22 @@ def experiments_report(
     )
     specs = specs_with_steps(store, ids)
     hidden = final_ids(store, ids) if with_worst and not with_final else frozenset[str]()
+    with store.reading(only=_files_behind(store, shown, results)):
+        worst = worst_of(store, results, decisions, hidden) if with_worst else None
+        by_field = _by_field(store, shown[0], results) if with_fields and len(shown) == 1 else ()
+        types_apart = _types_apart(store, results)
     return ExperimentsReport(
         experiments=shown,
         results=results,
         decisions=decisions,
-        worst=worst_of(store, results, decisions, hidden) if with_worst else None,
+        worst=worst,
         failures=records_of(Failure, failures),
         judge_checks=records_of(JudgeCheck, checks),
         drifts=records_of(JudgeCheck, drifts),
         excluded=excluded_metrics(store, groups),
         stepped=stepped_in(store, specs),
         panels=panels_in(store, specs),
-        types_apart=_types_apart(store, results),
+        types_apart=types_apart,
         thinking=records_of(ThinkingAnswers, thinking),
         invalid=invalid_trials(store, ids),
         quarantine=list(dict.fromkeys(line for (text,) in quarantine for line in text.splitlines())),
@@ -436,7 +440,7 @@ def experiments_report(
         unpriced=records_of(UnpricedCalls, unpriced),
         reduced_limits=records_of(ReducedLimit, reduced),
         confusions=confusions_in(confused),
-        by_field=_by_field(store, shown[0], results) if with_fields and len(shown) == 1 else (),
+        by_field=by_field,
         grids=grids_on(store, ids),
     )
 
@@ -448,6 +452,17 @@ def _of_each(store: Store, ids: Sequence[str], *queries: tuple[str, str]) -> lis
     with store.reading(only={"experiment_id": ids}):
         found = dict(zip(needed, ask(store, *((query, [ids]) for query in needed)), strict=True)) if needed else {}
     return [found.get(query, []) for query, _ in queries]
+
+
+def _files_behind(
+    store: Store, shown: Sequence[ExperimentOverview], results: Sequence[Result]
+) -> dict[str, Collection[str]]:
+    """Return, by column, the owners of the rows of experiments and their baselines, with their examples."""
+    snapshots = {overview.experiment_id: overview.snapshot_id for overview in shown}
+    for result in results:
+        if (baseline := result.baseline_experiment_id) is not None and baseline not in snapshots:
+            snapshots |= {row.experiment_id: row.snapshot_id for row in store.read("experiments", baseline)}
+    return {"experiment_id": [*snapshots], "snapshot_id": {*snapshots.values()}}
 
 
 def _by_field(store: Store, experiment: ExperimentOverview, results: Sequence[Result]) -> list[str]:

@@ -91,6 +91,18 @@ class _Reading(NamedTuple):
 
 _PLAINLY = _Reading()
 
+_shared_answers: ContextVar[dict[str, list[list[Any]]] | None] = ContextVar("evalflows_answers", default=None)
+
+
+@contextmanager
+def sharing_answers() -> Iterator[None]:
+    """Within the block, let all that reads `once` share what it remembers, as a run and what prints its results."""
+    token = _shared_answers.set({})
+    try:
+        yield
+    finally:
+        _shared_answers.reset(token)
+
 
 class Store:
     """The files under one root, for any number of processes. InputError if it cannot be created or read."""
@@ -343,7 +355,9 @@ class Store:
         """
         now = self._reading.get()
         copies = now.about if about is None else OwnerCopies(about)
-        answers = now.answers or {} if once else now.answers
+        answers = now.answers
+        if once and answers is None:
+            answers = {} if (known := _shared_answers.get()) is None else known
         token = self._reading.set(now._replace(answers=answers, about=copies, only=now.only if only is None else only))
         try:
             yield self

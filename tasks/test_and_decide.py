@@ -141,8 +141,9 @@ def publish_results(run: Context, rows: list[ExperimentRow]) -> None:
     """
     store = run.store
     identities, dashboard = [row.experiment_id for row in rows], links_to_dashboard(store)
-    given = (results_of(store, identities), decisions_of(store, identities))
-    report = experiments_report(store, identities, *given, with_worst=False, with_fields=False)
+    with store.reading(once=True):
+        given = (results_of(store, identities), decisions_of(store, identities))
+        report = experiments_report(store, identities, *given, with_worst=False, with_fields=False)
     page = dashboard.experiment(rows[-1].experiment_id)
     text = results_page(rows[0].run_group, report, _links(rows, dashboard), page, quotes_data=False)
     create_markdown_artifact(key="result", markdown=text, description=f"Results of {escaped(rows[0].name)}")

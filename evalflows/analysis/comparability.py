@@ -302,14 +302,17 @@ def _of_providers(candidate: ServedBy, baseline: ServedBy) -> Iterator[Differenc
 
 def served_by(store: Store, row: ExperimentRow) -> ServedBy:
     """Return what answered the calls that an experiment paid for; answers from the ledger are not among these."""
+    with store.reading(only={"experiment_id": [row.experiment_id]}):
+        calls = store.query(_SERVED, [row.experiment_id])
     return {
         (asked_by, model): Served(models=frozenset(models), fingerprints=frozenset(fingerprints), since=since)
-        for asked_by, model, models, fingerprints, since in store.query(_SERVED, [row.experiment_id])
+        for asked_by, model, models, fingerprints, since in calls
     }
 
 
 def judge_models(store: Store, row: ExperimentRow) -> JudgeModels:
     """Return the models that judged an experiment."""
-    (rows,) = ask(store, (_JUDGES, [row.experiment_id]))
+    with store.reading(only={"experiment_id": [row.experiment_id]}):
+        (rows,) = ask(store, (_JUDGES, [row.experiment_id]))
     panels = panels_of(row.spec)  # whose judges count for all answers, also where one of them failed
     return {(metric, "" if metric in panels else decided_by): models for metric, decided_by, models in rows}

@@ -313,7 +313,8 @@ def _rows(store: Store, query: str, owners: Collection[str]) -> list[tuple[Any, 
     if not owners:
         return []
     places = ", ".join(f"${index}" for index in range(1, len(owners) + 1))
-    return ask(store, (query.replace("{}", places), [*owners]))[0]
+    with store.reading(only={"experiment_id": owners, "comparison_id": owners}):
+        return ask(store, (query.replace("{}", places), [*owners]))[0]
 
 
 _SPECS = f"""

@@ -53,7 +53,7 @@ from evalflows.store.kept_checks import find_report, is_report
 from evalflows.store.layout import Layout
 from evalflows.store.queries import lookup
 from evalflows.store.queries.looks import final_ids
-from evalflows.store.store import Store, existing_store
+from evalflows.store.store import Store, existing_store, sharing_answers
 
 if TYPE_CHECKING:
     from evalflows.reports.candidates import CandidatesOfGate
@@ -168,23 +168,24 @@ def _run(
     only_changes: bool = False,
 ) -> None:
     incomplete = None
-    with stdout_for(form), prepare_runs(verbose) as watch:
-        from evalflows import run as run_flow
-        from evalflows.analysis.committed_rules import keep_uncommitted, uncommitted_rules
-        from evalflows.llm.ledger import Calls
+    with sharing_answers():
+        with stdout_for(form), prepare_runs(verbose) as watch:
+            from evalflows import run as run_flow
+            from evalflows.analysis.committed_rules import keep_uncommitted, uncommitted_rules
+            from evalflows.llm.ledger import Calls
 
-        calls, uncommitted = Calls(), uncommitted_rules(Path(path), spec) if path else None
-        try:
-            experiment_ids: Sequence[str] = run_flow(spec, group, watch, calls)
-        except IncompleteError as error:
-            if not error.experiments:
-                raise
-            experiment_ids, incomplete = error.experiments, error
-    made = calls.made
-    if uncommitted:
-        keep_uncommitted(Store(), lookup.run_groups(Store(), experiment_ids), uncommitted)
-    if not (only_changes and _print_changes(experiment_ids, made)):
-        _print_results(experiment_ids, made, detail=detail, form=form, spec=path)
+            calls, uncommitted = Calls(), uncommitted_rules(Path(path), spec) if path else None
+            try:
+                experiment_ids: Sequence[str] = run_flow(spec, group, watch, calls)
+            except IncompleteError as error:
+                if not error.experiments:
+                    raise
+                experiment_ids, incomplete = error.experiments, error
+        made = calls.made
+        if uncommitted:
+            keep_uncommitted(Store(), lookup.run_groups(Store(), experiment_ids), uncommitted)
+        if not (only_changes and _print_changes(experiment_ids, made)):
+            _print_results(experiment_ids, made, detail=detail, form=form, spec=path)
     if incomplete is not None:
         raise incomplete if form == "json" else _without_shown_causes(incomplete)
 

@@ -22,7 +22,7 @@ from evalflows.store.store import Store
 
 _NEEDED_BY_RUNS = (
     *("evalflows.api.running", "evalflows.flows.run_experiment", "evalflows.analysis.diff", "evalflows.cli.diff"),
-    *("evalflows.cli.gates", "evalflows.llm.protocols.openai", "evalflows.llm.capped_client", "scipy.special"),
+    *("evalflows.cli.gates", "evalflows.llm.protocols.openai", "evalflows.llm.capped_client"),
     "prefect.utilities.visualization",
 )
 

@@ -130,17 +130,19 @@ def _of_chat(target: ChatTarget) -> dict[str, Any]:
 def _judges(store: Store, prepared: Prepared[Any]) -> Iterator[Asked]:
     """Yield the built-in judges; the calls of others are known when they are made."""
     for evaluator in (*prepared.of_runs, *prepared.pairwise):
+        sent = [
+            Asked(
+                who=f"evaluator {evaluator.name!r}",
+                connection=judge.connection,
+                model=judge.spec.model,
+                parameters=parameters,
+            )
+            for judge in evaluator.judges
+            if judge.connection and (parameters := _of_judge(judge))
+        ]
         payer = next(iter(evaluator.in_bundle), evaluator)
-        version = evaluator_version(payer, prepared.spec.connections)
-        if calls_of_judge(store, payer.name, version) is None:
-            for judge in evaluator.judges:
-                if judge.connection and (parameters := _of_judge(judge)):
-                    yield Asked(
-                        who=f"evaluator {evaluator.name!r}",
-                        connection=judge.connection,
-                        model=judge.spec.model,
-                        parameters=parameters,
-                    )
+        if sent and calls_of_judge(store, payer.name, evaluator_version(payer, prepared.spec.connections)) is None:
+            yield from sent
 
 
 def _of_judge(judge: PreparedEvaluator[FallbackSpec]) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from evalflows.engine.budget_parts import Started, owners_of, run_of, spent_by
@@ -26,7 +25,6 @@ from evalflows.llm.budget import Budget, DividedBudget
 from evalflows.llm.calls import Endpoint
 from evalflows.llm.ledger import Calls, Ledger
 from evalflows.specs.process_memory import collect_rarely, return_memory
-from evalflows.stats.proportions import special_functions
 from evalflows.store.records import LimitRow, new_id
 from evalflows.store.store import Store
 
@@ -94,12 +92,6 @@ class SharedByTargets:
     """Notes on what judges are shown that were printed."""
 
 
-@cache
-def _load_ahead() -> None:
-    """Load what intervals need: it takes a tenth of a second, and none while a run waits for answers."""
-    threading.Thread(target=special_functions, name="evalflows-load-ahead").start()
-
-
 class RunContext(Generic[Of]):
     """One flow run in this process. Pickled, it becomes a context of the other process, the same for all chunks.
 
@@ -122,7 +114,6 @@ class RunContext(Generic[Of]):
         """Prepare this process for the calls of a run; a second call has no effect."""
         return_memory()
         collect_rarely()
-        _load_ahead()
 
     @property
     def calls(self) -> Calls:

@@ -20,6 +20,7 @@ from evalflows.store.described import DIFFERENCES, RuleOutcome, rule_outcomes
 from evalflows.store.final_examples import copies_of, copies_text
 from evalflows.store.layout import quoted
 from evalflows.store.manifests import manifests, newest_evidence
+from evalflows.store.queries import conclusions
 from evalflows.store.queries.conclusions import approvals
 from evalflows.store.queries.invalid_trials import invalid_trials
 from evalflows.store.queries.looks import final_ids, look_of, looks_until, unkept_looks
@@ -144,6 +145,8 @@ def _ordinal(number: int) -> str:
 
 def decisions_of(store: Store, experiments: Sequence[str]) -> list[Decision]:
     """Return the newest decision of each gate on each of the experiments."""
+    if not conclusions.decisions_on(store, experiments):
+        return []
     return _decisions(store, "is_newest and is_one_of(candidate_experiment_id, $1)", [list(experiments)])
 
 

@@ -1,6 +1,6 @@
 """What is reported of experiments beside their results: progress, cost, failures, and checks of judges."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,6 @@ from evalflows.store.final_examples import COPIES_KEPT, Copy, copies_text, read_
 from evalflows.store.kept_checks import QUARANTINE
 from evalflows.store.queries.invalid_trials import InvalidTrials, invalid_trials
 from evalflows.store.queries.looks import final_ids
-from evalflows.store.queries.lookup import run_groups
 from evalflows.store.queries.progress import spooled_if_unfinished
 from evalflows.store.records import bundles_batch, controls_batch, drift_batch
 from evalflows.store.sql import ask, ask_records, record_of, records_of
@@ -396,29 +395,43 @@ def experiments_report(
     Final ones are among the worst only `with_final`.
     """
     ids = list(experiments)
-    of_each = (_FAILURES_OF_EACH, _REDUCED, _UNPRICED, _THINKING, COPIES_KEPT, _QUARANTINE, CONFUSIONS)
-    failures, reduced, unpriced, thinking, copies, quarantine, confused, checks, drifts = ask(
-        store,
-        *((query, [ids]) for query in of_each),
-        (_CHECKS, [[batch(group) for group in run_groups(store, ids) for batch in (controls_batch, bundles_batch)]]),
-        (_DRIFTS, [[drift_batch(group) for group in run_groups(store, ids)]]),
-    )
     shown = overviews_of(store, ids)
+    groups = {overview.experiment_id: overview.run_group for overview in shown}
+    run_groups = sorted({*groups.values()})
+    failures, reduced, unpriced, thinking, confused = _of_each(
+        store,
+        ids,
+        (_FAILURES_OF_EACH, "outputs"),
+        (_REDUCED, "limits"),
+        (_UNPRICED, "calls"),
+        (_THINKING, "outputs"),
+        (CONFUSIONS, "classified"),
+    )
+    copies, quarantine, checks, drifts = ask(
+        store,
+        (COPIES_KEPT, [ids]),
+        (_QUARANTINE, [ids]),
+        (_CHECKS, [[batch(group) for group in run_groups for batch in (controls_batch, bundles_batch)]]),
+        (_DRIFTS, [[drift_batch(group) for group in run_groups]]),
+    )
     specs = specs_with_steps(store, ids)
     hidden = final_ids(store, ids) if with_worst and not with_final else frozenset[str]()
-    groups = {overview.experiment_id: overview.run_group for overview in shown}
+    with store.reading(only=_files_behind(store, shown, results)):
+        worst = worst_of(store, results, decisions, hidden) if with_worst else None
+        by_field = _by_field(store, shown[0], results) if with_fields and len(shown) == 1 else ()
+        types_apart = _types_apart(store, results)
     return ExperimentsReport(
         experiments=shown,
         results=results,
         decisions=decisions,
-        worst=worst_of(store, results, decisions, hidden) if with_worst else None,
+        worst=worst,
         failures=records_of(Failure, failures),
         judge_checks=records_of(JudgeCheck, checks),
         drifts=records_of(JudgeCheck, drifts),
         excluded=excluded_metrics(store, groups),
         stepped=stepped_in(store, specs),
         panels=panels_in(store, specs),
-        types_apart=_types_apart(store, results),
+        types_apart=types_apart,
         thinking=records_of(ThinkingAnswers, thinking),
         invalid=invalid_trials(store, ids),
         quarantine=list(dict.fromkeys(line for (text,) in quarantine for line in text.splitlines())),
@@ -427,9 +440,29 @@ def experiments_report(
         unpriced=records_of(UnpricedCalls, unpriced),
         reduced_limits=records_of(ReducedLimit, reduced),
         confusions=confusions_in(confused),
-        by_field=_by_field(store, shown[0], results) if with_fields and len(shown) == 1 else (),
+        by_field=by_field,
         grids=grids_on(store, ids),
     )
+
+
+def _of_each(store: Store, ids: Sequence[str], *queries: tuple[str, str]) -> list[list[tuple[Any, ...]]]:
+    """Return the rows of each query about experiments, read from their own files: none where the table that it needs,
+    named beside it, has no rows of theirs."""
+    needed = [query for query, table in queries if any(store.has_rows(table, identity) for identity in ids)]
+    with store.reading(only={"experiment_id": ids}):
+        found = dict(zip(needed, ask(store, *((query, [ids]) for query in needed)), strict=True)) if needed else {}
+    return [found.get(query, []) for query, _ in queries]
+
+
+def _files_behind(
+    store: Store, shown: Sequence[ExperimentOverview], results: Sequence[Result]
+) -> dict[str, Collection[str]]:
+    """Return, by column, the owners of the rows of experiments and their baselines, with their examples."""
+    snapshots = {overview.experiment_id: overview.snapshot_id for overview in shown}
+    for result in results:
+        if (baseline := result.baseline_experiment_id) is not None and baseline not in snapshots:
+            snapshots |= {row.experiment_id: row.snapshot_id for row in store.read("experiments", baseline)}
+    return {"experiment_id": [*snapshots], "snapshot_id": {*snapshots.values()}}
 
 
 def _by_field(store: Store, experiment: ExperimentOverview, results: Sequence[Result]) -> list[str]:
@@ -469,7 +502,7 @@ def overviews_of(store: Store, experiments: Sequence[str]) -> list[ExperimentOve
     query = f"{_OVERVIEW} where is_one_of(experiment_id, $1) order by list_position($1, experiment_id)"
     with store.reading(only={"experiment_id": experiments}):
         (rows,) = ask(store, (query, [list(experiments)]))
-        by_batches = batched(store, experiments)
+        by_batches = batched(store, experiments) if any(store.has_rows("calls", one) for one in experiments) else {}
     found = _with_tried(store, rows)
     return [replace(one, batched=by_batches.get(one.experiment_id)) for one in found] if by_batches else found
 

@@ -243,7 +243,8 @@ def _without_gate(
 def has_many_failures(store: Store, results: Sequence[Result], experiment: str) -> bool:
     """Return whether more than FEW_FAILED of the answers, or of a metric's scores, failed."""
     query = "select failed > $2 * planned from experiment_overview where experiment_id = $1"
-    (((has_failed_answers,),),) = ask(store, (query, [experiment, FEW_FAILED]))
+    with store.reading(only={"experiment_id": [experiment]}):
+        (((has_failed_answers,),),) = ask(store, (query, [experiment, FEW_FAILED]))
     of_scores = [result for result in results if result.experiment_id == experiment and result.metric not in MEASURES]
     return has_failed_answers or any(score.missing > FEW_FAILED * (score.missing + score.scored) for score in of_scores)
 

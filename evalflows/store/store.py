@@ -26,7 +26,7 @@ from evalflows.store.checksums import sha256_of
 from evalflows.store.copies import OwnerCopies
 from evalflows.store.damages import Damage, damages_of
 from evalflows.store.database import confine, connect_source, exporting, shared
-from evalflows.store.file_states import Copies, Tries, has_grown, state_of, states_of, unchanged
+from evalflows.store.file_states import Copies, Tries, files_in, has_grown, state_of, states_of, unchanged
 from evalflows.store.file_systems import files_at, noting_downloads, readable, readable_paths, storage_errors
 from evalflows.store.files import last_recorded, write_file
 from evalflows.store.layout import Layout, StoredFile
@@ -90,6 +90,18 @@ class _Reading(NamedTuple):
 
 
 _PLAINLY = _Reading()
+
+_shared_answers: ContextVar[dict[str, list[list[Any]]] | None] = ContextVar("evalflows_answers", default=None)
+
+
+@contextmanager
+def sharing_answers() -> Iterator[None]:
+    """Within the block, let all that reads `once` share what it remembers, as a run and what prints its results."""
+    token = _shared_answers.set({})
+    try:
+        yield
+    finally:
+        _shared_answers.reset(token)
 
 
 class Store:
@@ -168,6 +180,10 @@ class Store:
 
     def is_sealed(self, table: str, owner: str) -> bool:
         return self.sealed_file(table, owner) is not None
+
+    def has_rows(self, table: str, owner: str) -> bool:
+        """Return whether an owner may have rows in a table, sealed or not."""
+        return self.is_sealed(table, owner) or bool(self._open_files(table, owner))
 
     def sealed_file(self, table: str, owner: str) -> str | None:
         """Return the file with an owner's sealed rows, its own or a packed one; None if the owner is not sealed."""
@@ -339,7 +355,9 @@ class Store:
         """
         now = self._reading.get()
         copies = now.about if about is None else OwnerCopies(about)
-        answers = now.answers or {} if once else now.answers
+        answers = now.answers
+        if once and answers is None:
+            answers = {} if (known := _shared_answers.get()) is None else known
         token = self._reading.set(now._replace(answers=answers, about=copies, only=now.only if only is None else only))
         try:
             yield self
@@ -469,7 +487,9 @@ class Store:
         return self._merged(table, parts, columns_of(table))
 
     def _open_files(self, table: str, owner: str, parts: Sequence[str] | None = None) -> list[str]:
-        paths = [*filter(StoredFile.at, sorted(self._fs.glob(f"{self.layout.open_folder(table, owner)}/*.parquet")))]
+        folder = self.layout.open_folder(table, owner)
+        found = files_in(folder) if self.layout.is_local else self._fs.glob(f"{folder}/*.parquet")
+        paths = [*filter(StoredFile.at, sorted(found))]
         if parts is not None:
             paths = [path for path in paths if path.rpartition("/")[2].partition(".")[0] in {*parts, REOPENED}]
         return paths

@@ -23,7 +23,7 @@ from evalflows.store.store import Store
 ROOT = Path(__file__).parent.parent.parent
 SLOW = (
     *("duckdb", "fastapi", "great_expectations", "httpx2", "jinja2", "numpy", "openai", "pandas", "prefect"),
-    *("pyarrow", "pyarrow.compute", "pydantic", "scipy"),
+    *("pyarrow", "pyarrow.compute", "pydantic", "scipy", "scipy.special._orthogonal"),
 )
 STORE = {"duckdb"}
 """Of a command that asks the store by SQL, and of the help of one: its module imports it."""

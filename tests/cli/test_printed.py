@@ -6,6 +6,7 @@ After a change that is meant: `EVALFLOWS_KEEP_PRINTED=1 pytest tests/cli/test_pr
 import os
 import re
 import zipfile
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import click
@@ -17,6 +18,7 @@ from evalflows.cli.main import cli
 from evalflows.cli.run import _print_results
 from evalflows.reports.decisions import find_decision
 from evalflows.reports.markdown_pages import gate_report
+from evalflows.store.copies import TableCopies
 from evalflows.store.files import FORMAT
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.store import Store
@@ -72,6 +74,19 @@ def test_a_command_prints_this(name: str, width: int, kept: Path, monkeypatch: p
     assert width > 80 or len(lines) <= LINES.get(name, len(lines))
     text = re.sub(r"plan-\w{26}", "plan-ID", "\n".join(lines).replace(str(kept), "/store")) + "\n"
     keep_or_compare(f"{name}_{width}", text)
+
+
+def test_results_of_experiments_copy_no_answers_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    copied, follow = set[str](), TableCopies.follow
+
+    def noted(self: TableCopies, states: Mapping[str, object], tables: Collection[str]) -> None:
+        copied.update(tables)
+        follow(self, states, tables)
+
+    monkeypatch.setattr(TableCopies, "follow", noted)
+    assert printed("show", "kept", "--all")
+    assert "experiments" in copied
+    assert not copied & {"outputs", "calls"}
 
 
 def test_gate_and_run_print_the_same_in_at_most_24_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from evalflows.specs.errors import StorageError
 from evalflows.store import copies, packing
 from evalflows.store.schemas import TABLES
 from evalflows.store.sql import ask
-from evalflows.store.store import Store
+from evalflows.store.store import Store, sharing_answers
 
 Make = Callable[..., Any]
 NAMES = "select experiment_id, name from experiments order by all"
@@ -84,6 +84,12 @@ def test_what_only_reads_may_ask_again_for_the_rows_that_it_has_seen(store: Stor
             assert ask(store, (NAMES, []))[0] == [("exp-1", "first")]
         assert ask(store, (NAMES + " desc", []))[0] == [("exp-1", "second")]
     assert ask(store, (NAMES, []))[0] == [("exp-1", "second")]
+    with sharing_answers():
+        for name in ("third", "fourth"):
+            publish(name)
+            with Store(store.layout.root).reading(once=True) as other:
+                assert ask(other, (NAMES, []))[0] == [("exp-1", "third")]
+        assert ask(store, (NAMES, []))[0] == [("exp-1", "fourth")]
 
 
 def test_questions_about_some_owners_read_their_sealed_files_alone(

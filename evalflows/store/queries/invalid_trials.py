@@ -42,4 +42,5 @@ class InvalidTrials:
 
 def invalid_trials(store: Store, experiments: Sequence[str]) -> list[InvalidTrials]:
     """Return the invalid trials of those of these experiments that have some."""
-    return ask_records(store, InvalidTrials, _TRIALS, [[*experiments]])
+    with store.reading(only={"experiment_id": experiments}):
+        return ask_records(store, InvalidTrials, _TRIALS, [[*experiments]])

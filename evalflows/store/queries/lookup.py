@@ -153,7 +153,8 @@ def newest_start(
 def run_groups(store: Store, identities: Sequence[str]) -> list[str]:
     """Return the run groups of the experiments."""
     query = "select distinct run_group from source.experiments where list_contains(?, experiment_id) order by 1"
-    return [group for (group,) in store.query(query, [list(identities)])]
+    with store.reading(only={"experiment_id": identities}):
+        return [group for (group,) in store.query(query, [list(identities)])]
 
 
 def is_comparison(store: Store, reference: str) -> bool:

@@ -17,6 +17,7 @@ from evalflows.reports.datasets import dataset_names
 from evalflows.reports.idle_rules import rules_that_could_not_look
 from evalflows.reports.judges import label_text
 from evalflows.specs import hints
+from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import json_text
 from evalflows.specs.grouping import grouped
 from evalflows.specs.moments import moment_in

@@ -21,7 +21,7 @@ from evalflows.analysis.interim import InterimAnalyses, interim_analyses_of, int
 from evalflows.analysis.pairing import MetricSample, PairedMetric
 from evalflows.analysis.production_baseline import ProductionComparison
 from evalflows.analysis.recalibration import Recalibrated, recalibrated, recalibration_row, rejudged_pair
-from evalflows.analysis.rule_estimates import DifferenceEstimate, MeanOfSample, run_level_estimate
+from evalflows.analysis.rule_estimates import DifferenceEstimate, MeanOfSample
 from evalflows.analysis.rules import Estimate, Rule, rules_of
 from evalflows.analysis.slice_search import slice_check
 from evalflows.analysis.verdicts import DifferenceTest
@@ -32,7 +32,6 @@ from evalflows.store.described import Outcome, RuleOutcome
 from evalflows.store.evidence import deleted_decisions, evidence_on
 from evalflows.store.manifests import Written
 from evalflows.store.queries.conclusions import approved
-from evalflows.store.queries.invalid_trials import invalid_trials
 from evalflows.store.queries.progress import calls_of_group
 from evalflows.store.records import (
     CheckRow,
@@ -49,7 +48,6 @@ from evalflows.store.records import (
     to_json,
 )
 from evalflows.store.schemas import to_arrow
-from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store
 
 _DECIDING: Mapping[DecisionConclusion, Outcome] = {"PASS": "met", "FAIL": "broken", "NOT ENOUGH EVIDENCE": "open"}
@@ -290,7 +288,7 @@ class GateEvaluation:
     def _invalid_problem(self) -> str | None:
         """Why conversations of a side say little of it; None if the user kept to its goal in most."""
         sides = [row.experiment_id for row in (self.pair.candidate, self.pair.baseline) if row is not None]
-        found = max(invalid_trials(self.pair.reader.store, sides), key=lambda side: side.share, default=None)
+        found = max(self.pair.reader.invalid_trials(sides), key=lambda side: side.share, default=None)
         if found is None or found.share <= self.gate.invalid_at_most:
             return None
         return f"{found.text}, at most {self.gate.invalid_at_most:.0%} wanted"
@@ -298,10 +296,10 @@ class GateEvaluation:
     @cached_property
     def _drafts_problem(self) -> str | None:
         """Why the candidate's examples prove nothing yet; None if it has no drafts."""
-        candidate, store = self.pair.candidate, self.pair.reader.store
+        candidate = self.pair.candidate
         if not (from_json(candidate.spec).get("dataset") or {}).get("drafts"):
             return None
-        examples = load_snapshot(store, candidate.snapshot_id)
+        examples = self.pair.reader.examples(candidate.snapshot_id)
         drafts = len(examples.drafts())
         return f"{drafts} of {len(examples)} examples are drafts that nobody has accepted" if drafts else None
 
@@ -313,7 +311,7 @@ class GateEvaluation:
         if whole is not None and whole.why_incomplete:
             return whole.why_incomplete
         if whole is None or (rule.kind == "threshold" and not whole.n_missing):
-            return run_level_estimate(self.pair.reader.store, self.pair.spec, self.pair.candidate, rule)
+            return self.pair.reader.run_level(self.pair.candidate, self.pair.spec, rule)
         if self._invalid_problem:
             return Reason("invalid_trials", self._invalid_problem)
         if self.gate.batch is not None:

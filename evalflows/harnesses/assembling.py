@@ -41,6 +41,16 @@ class ResultRow:
     scores: Mapping[str, float | None] = field(default_factory=dict)  # by metric; None if it is missing
     error: str | None = None  # why scores are missing
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether an error is all that it has."""
+        return self.error is not None and all(score is None for score in self.scores.values())
+
+    @property
+    def why_missing(self) -> str:
+        """Why a score that is None is missing."""
+        return self.error or "the file has no score"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemResults:

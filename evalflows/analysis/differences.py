@@ -201,8 +201,10 @@ class MetricReader:
     def examples(self, snapshot_id: str) -> Examples:
         return load_snapshot(self.store, snapshot_id)
 
-    def trials(self, row: ExperimentRow, metric: MetricValues, **passes: Any) -> Trials:
-        return trials(self.store, row, metric, **passes)
+    def trials(
+        self, row: ExperimentRow, metric: MetricValues, *, pass_threshold: float, higher_is_better: bool
+    ) -> Trials:
+        return trials(self.store, row, metric, pass_threshold=pass_threshold, higher_is_better=higher_is_better)
 
     def run_level(self, row: ExperimentRow, spec: ExperimentSpec, rule: Rule) -> Estimate | Reason:
         """Return the estimate of a run-level metric, or why the rule cannot be evaluated."""

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from evalflows.analysis.baselines import approval_problem, baseline_name, no_baseline
 from evalflows.analysis.comparability import JUDGE_DRIFT, Difference
@@ -17,9 +18,7 @@ from evalflows.analysis.experiment_metrics import (
     PairedExperimentMetric,
 )
 from evalflows.analysis.flaky import why_too_many
-from evalflows.analysis.interim import InterimAnalyses, interim_analyses_of, interim_difference, interim_mean
 from evalflows.analysis.pairing import MetricSample, PairedMetric
-from evalflows.analysis.production_baseline import ProductionComparison
 from evalflows.analysis.recalibration import Recalibrated, recalibrated, recalibration_row, rejudged_pair
 from evalflows.analysis.rule_estimates import DifferenceEstimate, MeanOfSample
 from evalflows.analysis.rules import Estimate, Rule, rules_of
@@ -49,6 +48,10 @@ from evalflows.store.records import (
 )
 from evalflows.store.schemas import to_arrow
 from evalflows.store.store import Store
+
+if TYPE_CHECKING:
+    from evalflows.analysis.interim import InterimAnalyses
+    from evalflows.analysis.production_baseline import ProductionComparison
 
 _DECIDING: Mapping[DecisionConclusion, Outcome] = {"PASS": "met", "FAIL": "broken", "NOT ENOUGH EVIDENCE": "open"}
 """The outcome of the rules that lead to a conclusion."""
@@ -104,10 +107,12 @@ class GateEvaluation:
         return not any(isinstance(estimate, Reason) for rule, estimate in self.estimates if rule.is_difference)
 
     @cached_property
-    def interim_analyses(self) -> InterimAnalyses | None:
+    def interim_analyses(self) -> "InterimAnalyses | None":
         """The interim analyses so far; None for a gate without batches, or before the first batch has finished."""
         if self.gate.batch is None:
             return None
+        from evalflows.analysis.interim import interim_analyses_of  # late: few gates have batches
+
         candidate = self.pair.candidate
         running = [row for row in (candidate, self.pair.baseline) if row and row.run_group == candidate.run_group]
         return interim_analyses_of(self.pair.reader.store, running)
@@ -218,10 +223,12 @@ class GateEvaluation:
         return GatePolicy.model_validate({**self.gate.model_dump(), **added}).stored
 
     @cached_property
-    def _production(self) -> ProductionComparison | None:
+    def _production(self) -> "ProductionComparison | None":
         """The comparison with a window of production; None for other baselines."""
         if self.gate.production is None:
             return None
+        from evalflows.analysis.production_baseline import ProductionComparison  # late: few compare with production
+
         pair = self.pair
         return ProductionComparison(
             store=pair.reader.store,
@@ -368,6 +375,8 @@ class GateEvaluation:
         if brief := why_too_brief(paired, rule.bound):
             return brief
         if self.interim_analyses is not None:
+            from evalflows.analysis.interim import interim_difference
+
             return interim_difference(paired, self.interim_analyses, matched.candidate)
         return DifferenceEstimate(paired, of_no_difference=rule.is_of_no_difference)
 
@@ -378,6 +387,8 @@ class GateEvaluation:
 
     def _mean_estimate(self, rule: Rule, sample: MetricSample) -> Estimate | Reason:
         if self.interim_analyses is not None:
+            from evalflows.analysis.interim import interim_mean
+
             return interim_mean(sample, self.interim_analyses, self.pair.sample_places(rule.metric))
         return MeanOfSample(sample, self.pair.spec.confidence_level)
 

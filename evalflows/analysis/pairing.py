@@ -216,10 +216,12 @@ class PairedMetric:
         A margin as wide as the metric's range is ignored: no difference could exceed it.
         """
         margin = self.scale.declared.margin if margin is None else margin
+        estimate = self.difference(self.confidence_level)
+        lowest, highest = self.worst_case_differences(estimate)
         return DifferenceTest(
-            estimate=self.difference(self.confidence_level),
-            lowest=self.worst_case_difference("smallest", self.confidence_level),
-            highest=self.worst_case_difference("largest", self.confidence_level),
+            estimate=estimate,
+            lowest=lowest,
+            highest=highest,
             n_missing=self.n_missing,
             higher_is_better=self.scale.higher_is_better,
             margin=None if margin is None or margin >= self.scale.widest else margin,
@@ -263,6 +265,12 @@ class PairedMetric:
         unbounded metric, or without examples."""
         worst = self.worst_cases_of(self.rows, extreme)
         return None if worst is None else self._at(worst, confidence_level)
+
+    def worst_case_differences(self, known: PairedDifference) -> list[PairedDifference | None]:
+        """Return both: if nothing is missing, they are the difference that is known."""
+        if not self.n_missing:
+            return [known if self.scale.is_bounded and known.n_pairs else None] * 2
+        return [self.worst_case_difference(extreme, known.confidence_level) for extreme in EXTREMES]
 
     @property
     def rows(self) -> PairedRows:

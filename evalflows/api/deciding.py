@@ -79,7 +79,8 @@ def decide_results(
     made = recorded(systems, rules, cluster=cluster)
     spec, rows = made.spec, made.rows
     baseline, candidates = (rows[0], rows[1:]) if rows[1:] else (None, rows)
-    reader = ScoresReader(made.systems) if store is None else MetricReader(store)
+    scores = ScoresReader(made.systems)
+    reader = scores if store is None else MetricReader(store)
     if store is not None:
         keep(store, made)
         publish_differences(store, reader, rows, spec)
@@ -92,8 +93,8 @@ def decide_results(
             pair = ExperimentPair(reader=reader, spec=spec, candidate=candidate, baseline=baseline)
             evaluations.append(GateEvaluation(gate=gate, pair=pair))
     if store is None:
-        scores = ScoresInMemory(reader=reader, made=made, evaluations=evaluations)
-        return Decided(recorded=made, decisions=scores.decisions, report=scores.report)
+        alone = ScoresInMemory(reader=scores, made=made, evaluations=evaluations)
+        return Decided(recorded=made, decisions=alone.decisions, report=alone.report)
     decisions = with_limits(store, decisions_named(store, [keep_decision(store, e).decision_id for e in evaluations]))
     return Decided(recorded=made, decisions=decisions, report=partial(_report, store, decisions, rows))
 

@@ -94,7 +94,8 @@ class ScoresReader(MetricReader):
     def _nothing(self, *_: Any) -> Any:
         return {}
 
-    exclusions = judge_models = served_by = judge_streams = invalid_trials = input_groups = answers_alike = _nothing
+    exclusions = judge_models = served_by = judge_streams = _nothing  # type: ignore[assignment]
+    invalid_trials = input_groups = answers_alike = _nothing  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,15 +112,16 @@ class ScoresInMemory:
         found, looks = list[Decision](), dict[str, set[tuple[object, ...]]]()
         for evaluation, row in zip(self.evaluations, self._rows, strict=True):
             candidate, baseline = evaluation.pair.candidate, evaluation.pair.baseline
+            against = None if baseline is None else baseline.name
             rules = {name: value for name, value in from_json(row.policy).items() if name not in _NAMES}
             before, look = looks.setdefault(candidate.experiment_id, set()), (row.confidence_level, to_json(rules))
             decision = Decision(
                 **{name: getattr(row, name) for name in STORED if hasattr(row, name)},
                 candidate=candidate.name,
-                baseline=baseline and baseline.name,
+                baseline=against,
                 earlier_decisions=len(before - {look}),
                 candidate_apart=candidate.name,
-                baseline_apart=baseline and baseline.name,
+                baseline_apart=against,
             )
             before.add(look)
             limits = [*limits_of_figures(decision, candidate.spec, map(_tested, self._verdicts[row.decision_id]))]
@@ -139,6 +141,7 @@ class ScoresInMemory:
         results = self.results
         found = drops(results, self.decisions, self._is_higher_better, self._worst)
         nothing = "judge_checks drifts stepped panels types_apart invalid quarantine copies unpriced reduced_limits"
+        others: dict[str, Any] = dict.fromkeys(nothing.split(), ())
         report = ExperimentsReport(
             experiments=[*map(self._overview, self.made.systems)],
             results=results,
@@ -151,7 +154,7 @@ class ScoresInMemory:
             confusions=(),
             by_field=(),
             grids=(),
-            **dict.fromkeys(nothing.split(), ()),
+            **others,
         )
         if not self.decisions:
             return report
@@ -194,6 +197,7 @@ class ScoresInMemory:
             scored, missing = estimate.n_examples, max(0, row.n_examples - estimate.n_examples - others)
         names = {one.experiment_id: one.target for one in self.made.rows}
         verdict, fields = self._compared.get((row.experiment_id, estimate.metric), (None, _NO_VERDICT))
+        against = None if verdict is None else verdict.baseline_experiment_id
         is_of_gate = verdict is not None and verdict.decision_id is not None
         if fields["reason"] is None and not is_of_gate and (verdict or not self.evaluations):
             fields = {**fields, "reason": estimate.reason, "reason_code": estimate.reason_code}
@@ -212,8 +216,8 @@ class ScoresInMemory:
             not_applicable=others,
             sampled_out=0,
             cost_usd=0.0 if estimate.metric in MEASURES or base != estimate.metric else None,
-            baseline_experiment_id=verdict and verdict.baseline_experiment_id,
-            baseline=verdict and names[verdict.baseline_experiment_id or ""],
+            baseline_experiment_id=against,
+            baseline=names.get(against or ""),
             **fields,
         )
 
@@ -240,8 +244,9 @@ class ScoresInMemory:
         row, failed = one.row, sum(answer.has_failed for answer in one.results.rows)
         before = [o for o in self.made.rows if o.snapshot_id == row.snapshot_id and o.started_at <= row.started_at]
         kept = [name for name in ExperimentOverview.__slots__ if hasattr(row, name)]
-        counts = "cut_off recorded_calls application_calls unrecorded_answers unrecorded_judgements"
-        unknown = "cached_share reasoning_share mean_latency_s"
+        counts = ["cut_off", "recorded_calls", "application_calls", "unrecorded_answers", "unrecorded_judgements"]
+        unknown = ["cached_share", "reasoning_share", "mean_latency_s"]
+        others: dict[str, Any] = dict.fromkeys(counts, 0) | dict.fromkeys(unknown)
         return ExperimentOverview(
             **{name: getattr(row, name) for name in kept},
             planned=row.n_examples * row.repetitions,
@@ -249,8 +254,7 @@ class ScoresInMemory:
             failed=failed,
             spent_usd=row.cost_usd,
             tried=len({other.target_version for other in before}),
-            **dict.fromkeys(counts.split(), 0),
-            **dict.fromkeys(unknown.split()),
+            **others,
         )
 
     def _failures(self) -> "list[Failure]":

@@ -136,8 +136,8 @@ def decide(
         else:
             shown, candidates = [report], []
         if is_json:
-            is_gate = isinstance(report, GateReport)
-            content = report.document if is_gate else document(shown, next_command=hints.decide())
+            own = report.document if isinstance(report, GateReport) else None
+            content = own or document(shown, next_command=hints.decide())
             following = content if is_kept else content | {"next": hints.decide().command, "next_is_for_person": False}
             print_json({"read": read_sentence(systems), "notes": decided.recorded.notes, **following})
         else:

@@ -16,7 +16,7 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import make_spec
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, kept_apart
-from evalflows.store.queries.values import MEASURED, Mask, MetricValues, Values, has_two_values
+from evalflows.store.queries.values import MEASURED, MetricValues, Values, has_two_values
 from evalflows.store.records import ExampleRow, ExperimentRow, OutputRow, derived_id, new_id, now, to_json
 from evalflows.store.snapshots import Examples, content_line, example_of, examples_in_memory, freeze, snapshot_id
 from evalflows.store.store import Store
@@ -51,7 +51,7 @@ class RecordedSystem:
         at = np.array([places[row.example_id] for row in rows]), np.array([row.repetition for row in rows])
         answered = np.zeros(shape, dtype=bool)
         answered[at] = True
-        lacks: Mask = ~answered.all(axis=1)
+        lacks = np.logical_not(answered.all(axis=1))
         given = {kept_apart(metric): metric for metric in self.results.metrics}
         for name in sorted({*given, *MEASURES}):
             runs, failed = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
@@ -138,13 +138,19 @@ def recorded(systems: Sequence[SystemResults], rules: Mapping[str, Any], *, clus
     spec = make_spec(ExperimentSpec, fields, (), "rules")
     group, made = new_id("group"), list[RecordedSystem]()
     first = {row.example_id: row for system in reversed(systems) for row in reversed(system.rows)}
-    known, snapshots = dict[bytes, ExampleRow](), dict[frozenset[int], tuple[str, Examples]]()
+    known = dict[str, tuple[dict[str, Any], ExampleRow, bytes]]()  # rows of other systems are mostly the same
+    snapshots = dict[frozenset[bytes], tuple[str, Examples]]()
     for name, system in zip(names, systems, strict=True):
-        examples = [
-            example_of(row, position, f"{system.source}:{position + 1}")
-            for position, row in enumerate(_examples(system, first, cluster, with_inputs=inputs))
-        ]
-        content = frozenset(id(known.setdefault(content_line(example), example)) for example in examples)
+        examples, lines = list[ExampleRow](), list[bytes]()
+        for position, content_of in enumerate(_examples(system, first, cluster, with_inputs=inputs)):
+            before, example, line = known.get(content_of["id"], (None, None, b""))
+            if example is None or before != content_of:
+                example = example_of(content_of, position, f"{system.source}:{position + 1}")
+                line = content_line(example)
+                known.setdefault(content_of["id"], (content_of, example, line))
+            examples.append(example if example.position == position else replace(example, position=position))
+            lines.append(line)
+        content = frozenset(lines)
         if content not in snapshots:
             snapshots[content] = snapshot_id(examples), examples_in_memory(examples)
         snapshot, shared = snapshots[content]

@@ -432,7 +432,7 @@ def with_slices(store: Store, decision: Decision) -> Decision:
     return with_search(decision, from_json(rows[0][0])) if rows else decision
 
 
-def with_search(decision: Decision, fields: Mapping[str, Any]) -> Decision:
+def with_search(decision: Decision, fields: dict[str, Any]) -> Decision:
     """Return a decision with what a search of slices found; `fields` are those of a SliceSearch."""
     if decision.baseline_apart is None:
         return decision

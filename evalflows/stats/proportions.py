@@ -2,6 +2,8 @@
 distributions that they need."""
 
 import math
+import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
@@ -100,28 +102,38 @@ def checked_bounds(bounds: tuple[float, float] | None, **values: FloatArray) -> 
     return lowest, highest
 
 
-class _Unloaded(ModuleType):
-    """A package that is loaded when something in it is used."""
+_loading = threading.Lock()
+
+
+class _Bare(ModuleType):
+    """scipy.special while its functions are loaded from it; to other threads it is all of it."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self.__name__), name)
+        if threading.get_ident() == self.__dict__["loads"]:
+            raise AttributeError(name)
+        with _loading:  # then it is no longer in the way
+            return getattr(import_module(self.__name__), name)
 
 
 @cache
 def special_functions() -> Any:
-    """Return scipy.special, which takes 0.1 s to load: importing stats should not.
+    """Return the functions of scipy.special for numpy's arrays, when they are first needed.
 
-    scipy copies all names of numpy, and so would load packages of numpy that hardly any program needs, as long again.
+    The rest of scipy.special, such as the same functions for other arrays and their documents, takes 0.1 s to load.
     """
-    names = vars(np)
-    unused = {name: _Unloaded(f"numpy.{name}") for name in ("f2py", "polynomial", "testing") if name not in names}
-    names.update(unused)
-    try:
-        from scipy import special  # type: ignore[import-untyped, unused-ignore]
-    finally:
-        for name in [name for name, module in unused.items() if names.get(name) is module]:
-            del names[name]
-    return special
+    whole = "scipy.special"
+    with _loading:
+        if whole in sys.modules:
+            return import_module(whole)  # another thread may be loading it
+        import scipy  # type: ignore[import-untyped, unused-ignore]
+
+        bare = _Bare(whole)
+        bare.__dict__.update(loads=threading.get_ident(), __path__=[f"{scipy.__path__[0]}/special"])
+        sys.modules[whole] = bare
+        try:
+            return import_module(f"{whole}._ufuncs")
+        finally:
+            del sys.modules[whole]
 
 
 def wilson_interval(yes: int, n: int, *, confidence_level: float) -> tuple[float, float]:

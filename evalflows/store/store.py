@@ -13,15 +13,13 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import partial
+from functools import cache, partial
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeVar
 
-import duckdb
-
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, StorageError
-from evalflows.store.arrow import pa
+from evalflows.store.arrow import duckdb, pa
 from evalflows.store.checksums import sha256_of
 from evalflows.store.copies import OwnerCopies
 from evalflows.store.damages import Damage, damages_of
@@ -47,25 +45,28 @@ REOPENED = "reopened"
 """The part with the rows that were sealed before an owner was reopened."""
 
 
-DUCKDB_ERRORS = (duckdb.Error, UnicodeDecodeError)
-"""What DuckDB raises; the second where the text of an error quotes damaged bytes."""
+@cache
+def duckdb_errors() -> tuple[type[Exception], type[Exception]]:
+    """Return what DuckDB raises; the second where the text of an error quotes damaged bytes."""
+    return duckdb.Error, UnicodeDecodeError
 
-_OF_QUERY = (
-    *(duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.PermissionException),
-    duckdb.InterruptException,
-)
-"""Errors of DuckDB that no damaged file causes."""
+
+@cache
+def _of_query() -> tuple[type[Exception], ...]:
+    """Return the errors of DuckDB that no damaged file causes."""
+    of_text = duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.PermissionException
+    return *of_text, duckdb.InterruptException
 
 
 def duckdb_error(error: BaseException | None) -> BaseException | None:
     """Return the error of DuckDB that an error is or comes from, None if it is another."""
-    while error is not None and not isinstance(error, DUCKDB_ERRORS):
+    while error is not None and not isinstance(error, duckdb_errors()):
         error = error.__cause__
     return error
 
 
 def _may_be_damage(error: BaseException) -> bool:
-    return (cause := duckdb_error(error)) is not None and not isinstance(cause, _OF_QUERY)
+    return (cause := duckdb_error(error)) is not None and not isinstance(cause, _of_query())
 
 
 class _Steady(NamedTuple):
@@ -418,7 +419,7 @@ class Store:
         with self._seeing(_Steady(alone, tables, may_copy=True, alone=True)):
             try:
                 result = read()
-            except DUCKDB_ERRORS:  # of a file that was replaced or is damaged, which reading all files finds
+            except duckdb_errors():  # of a file that was replaced or is damaged, which reading all files finds
                 return None
         return (result,) if self._states_alone(tables) == alone else None
 
@@ -433,7 +434,7 @@ class Store:
             try:
                 with self._seeing(_Steady(before, tables, may_copy)):
                     result = read()
-            except (InputError, StorageError, *DUCKDB_ERRORS) as error:
+            except (InputError, StorageError, *duckdb_errors()) as error:
                 had_little = isinstance(error, duckdb.OutOfMemoryException) and shared.lift_limit()
                 after = self._states(tables)
                 has_gone = not (before.items() <= after.items() and copies.are_kept)

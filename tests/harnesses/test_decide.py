@@ -107,7 +107,11 @@ def test_a_store_changes_no_figure(tmp_path: Path, options: tuple[str, ...]) -> 
     for seed, name in enumerate(("old", "new", "short")):
         made, rows = np.random.default_rng(seed), []
         for n, repetition in ((n, repetition) for n in range(80 - 10 * (name == "short")) for repetition in range(2)):
-            scores = {"right": float(made.random() < 0.8 - seed / 5), "grade": round(made.random(), 2), "cost": n % 3}
+            scores: dict[str, Any] = {
+                "right": float(made.random() < 0.8 - seed / 5),
+                "grade": round(made.random(), 2),
+                "cost": n % 3,
+            }
             scores |= {"grade": None} if n % 17 == repetition else {}
             failed = {**dict.fromkeys(scores), "error": "boom"} if name == "new" and n % 23 == 0 else {}
             fields = {"id": n, "repetition": repetition, "topic": "abc"[n % 3], "doc": f"d{n // 2}"}

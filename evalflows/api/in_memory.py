@@ -299,11 +299,11 @@ class ScoresInMemory:
         loss = np.nan_to_num(sign * (theirs - ours))
         worst = [int(index) for index in np.argsort(-loss, kind="stable")[:SHOWN] if loss[index] > 0]
         examples = sides[0].examples.rows(matched.candidate[worst].tolist())
+        given = [next(raw for raw in side.results.metrics if kept_apart(raw) == name) for side in sides]
+        directions = [*zip(sides, given, (sign, -sign), strict=True)]
         items = []
         for index, example in zip(worst, examples, strict=True):
-            new, old = (
-                _shown(side, example.example_id, name, of) for side, of in zip(sides, (sign, -sign), strict=True)
-            )
+            new, old = (_shown(side, example.example_id, given, of) for side, given, of in directions)
             items.append(
                 WorstItem(
                     example_id=example.example_id,
@@ -334,8 +334,8 @@ class _Shown:
     missing: int  # repetitions
 
 
-def _shown(side: RecordedSystem, example: str, metric: str, sign: float) -> _Shown:
-    given = next(name for name in side.results.metrics if kept_apart(name) == metric)
+def _shown(side: RecordedSystem, example: str, given: str, sign: float) -> _Shown:
+    """Return the answer of a side by the score that its file calls `given`; `sign` is 1 if the lowest is shown."""
     rows = [row for row in side.results.rows if row.example_id == example]
     lacks = [given in row.scores and row.scores[given] is None for row in rows]
 

@@ -136,8 +136,8 @@ def decide(
         else:
             shown, candidates = [report], []
         if is_json:
-            own = report.document if isinstance(report, GateReport) else None
-            content = own or document(shown, next_command=hints.decide())
+            of_gate = report.document if isinstance(report, GateReport) else None
+            content = of_gate or document(shown, next_command=hints.decide())
             following = content if is_kept else content | {"next": hints.decide().command, "next_is_for_person": False}
             print_json({"read": read_sentence(systems), "notes": decided.recorded.notes, **following})
         else:

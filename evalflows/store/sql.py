@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from evalflows.specs.errors import InputError
 from evalflows.store.arrow import duckdb, pa
@@ -16,9 +16,11 @@ from evalflows.store.checksums import unreadable_error
 from evalflows.store.database import restrict, time_limit
 from evalflows.store.layout import quoted
 from evalflows.store.leases import held_leases
-from evalflows.store.read_only_files import ReadOnlyFiles
 from evalflows.store.store import Store, duckdb_error, duckdb_errors, texts_in
 from evalflows.store.views import grain, own_views, tables_of, view_statement, views_of
+
+if TYPE_CHECKING:
+    from evalflows.store.read_only_files import ReadOnlyFiles
 
 Record = TypeVar("Record")
 Result = TypeVar("Result")

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache, partial
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, StorageError
@@ -32,9 +32,11 @@ from evalflows.store.manifests import WRITTEN, Contents, Written, check_written,
 from evalflows.store.marker import is_packed, prepare, restore_empties
 from evalflows.store.merging import can_stay, merge_parts
 from evalflows.store.packs import files_of, packed_file, sealed_rows
-from evalflows.store.read_only_files import ReadOnlyFiles
 from evalflows.store.schemas import TABLES, check_owner, columns_of, recorded_after, schema_of, to_rows
 from evalflows.store.views import own_tables_of
+
+if TYPE_CHECKING:
+    from evalflows.store.read_only_files import ReadOnlyFiles
 
 Result = TypeVar("Result")
 
@@ -226,6 +228,8 @@ class Store:
 
     def read_only_files(self) -> ReadOnlyFiles:
         """Return the files that a connection for SQL of others may open."""
+        from evalflows.store.read_only_files import ReadOnlyFiles  # late: fsspec is slow to load
+
         return ReadOnlyFiles(readable(self.layout, self._fs).root)
 
     def writing_cursor(self) -> duckdb.DuckDBPyConnection:

@@ -219,13 +219,12 @@ class Standing:
         return all((candidate, other) in self.better and (other, candidate) not in self.better for other in others)
 
 
-def standing(store: Store, candidates: Sequence[str], metrics: Sequence[str]) -> Standing:
+def standing(reader: MetricReader, candidates: Sequence[str], metrics: Sequence[str]) -> Standing:
     """Compare candidates with each other by some metrics, with p-values adjusted over all pairs and metrics.
 
     Metrics that two candidates do not share, and those of judges that decide nothing, tell nothing apart.
     """
-    reader = MetricReader(store)
-    rows = [store.read("experiments", identity)[0] for identity in candidates]
+    rows = [reader.experiment(identity) for identity in candidates]
     pairs = [
         ExperimentPair(reader=reader, spec=reader.spec(second), candidate=second, baseline=first)
         for first, second in combinations(rows, 2)

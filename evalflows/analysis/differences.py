@@ -40,6 +40,8 @@ from evalflows.analysis.pairing import (
     sample_at,
     scale_of,
 )
+from evalflows.analysis.rule_estimates import run_level_estimate
+from evalflows.analysis.rules import Estimate, Rule
 from evalflows.analysis.verdicts import DifferenceTest, Verdict, classify
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.gate import Adjustment
@@ -60,8 +62,10 @@ from evalflows.stats.pass_at_k import pass_at_k, pass_hat_k
 from evalflows.stats.power import smallest_detectable, unseen_variance
 from evalflows.stats.proportions import normal_quantile
 from evalflows.store.kept_checks import QUARANTINE, keep_check
+from evalflows.store.queries.alike import answers_alike
+from evalflows.store.queries.invalid_trials import InvalidTrials, invalid_trials
 from evalflows.store.queries.repeated_values import Repeated
-from evalflows.store.queries.shared_examples import SharedRounds, places_of, shared_rounds, slice_values
+from evalflows.store.queries.shared_examples import SharedRounds, places_of, shared_rounds, slice_value
 from evalflows.store.queries.values import (
     MetricValues,
     Trials,
@@ -72,6 +76,7 @@ from evalflows.store.queries.values import (
 )
 from evalflows.store.records import EstimateRow, ExperimentRow, Reason, VerdictRow, derived_id, from_json
 from evalflows.store.row_specs import experiment_spec
+from evalflows.store.snapshots import Examples, load_snapshot
 from evalflows.store.store import Store
 
 POWER = 0.8
@@ -127,7 +132,7 @@ def standard_error_of(difference: PairedDifference) -> float | None:
 
 
 def trial_values(
-    store: Store, row: ExperimentRow, metric: MetricValues, declared: MetricSpec
+    trials: Callable[..., Trials], row: ExperimentRow, metric: MetricValues, declared: MetricSpec
 ) -> Iterator[MetricValues]:
     """Yield `metric pass@k` (at least one of k repetitions passes) and `metric pass^k` (all k pass) for each k.
 
@@ -136,7 +141,7 @@ def trial_values(
     if not declared.pass_k:
         return
     higher = declared.is_higher_better(metric.metric)
-    repeated = trials(store, row, metric, pass_threshold=declared.pass_threshold, higher_is_better=higher)
+    repeated = trials(row, metric, pass_threshold=declared.pass_threshold, higher_is_better=higher)
     for k in sorted({*declared.pass_k}):
         for kind in KINDS:
             yield _values(metric, repeated, kind, k)
@@ -180,11 +185,43 @@ class MetricReader:
 
     def all_values(self, row: ExperimentRow, spec: ExperimentSpec) -> Iterator[MetricValues]:
         """Yield the metrics of an experiment, and the pass@k metrics that the spec declares of them."""
-        read = metric_values(self.store, row)
+        read = self._metric_values(row)
         values = self._once(("values", row.experiment_id), lambda: [*read]) if self._keeps_values else read
         for metric in values:
             yield metric
             yield from self._trial_values(row, metric, spec)
+
+    def _metric_values(self, row: ExperimentRow) -> Iterator[MetricValues]:
+        return metric_values(self.store, row)
+
+    def experiment(self, identity: str) -> ExperimentRow:
+        row: ExperimentRow = self.store.read("experiments", identity)[0]
+        return row
+
+    def examples(self, snapshot_id: str) -> Examples:
+        return load_snapshot(self.store, snapshot_id)
+
+    def trials(
+        self, row: ExperimentRow, metric: MetricValues, *, pass_threshold: float, higher_is_better: bool
+    ) -> Trials:
+        return trials(self.store, row, metric, pass_threshold=pass_threshold, higher_is_better=higher_is_better)
+
+    def run_level(self, row: ExperimentRow, spec: ExperimentSpec, rule: Rule) -> Estimate | Reason:
+        """Return the estimate of a run-level metric, or why the rule cannot be evaluated."""
+        return run_level_estimate(self.store, spec, row, rule)
+
+    def input_groups(self, snapshot_id: str) -> Sequence[int] | None:
+        """Return the group of each example's inputs, in the snapshot's order; None if none are kept."""
+        from evalflows.analysis.input_groups import kept_groups  # late: it loads embeddings
+
+        return kept_groups(self.store, snapshot_id)
+
+    def answers_alike(self, sides: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+        """Return by field what the answers of two experiments have in common, by example."""
+        return answers_alike(self.store, sides)
+
+    def invalid_trials(self, experiments: Sequence[str]) -> Sequence[InvalidTrials]:
+        return invalid_trials(self.store, experiments)
 
     def experiment_metrics(self, row: ExperimentRow, spec: ExperimentSpec) -> Mapping[str, ExperimentMetric]:
         """Return the metrics of the whole experiment that have an interval; empty without `summary_evaluators`."""
@@ -201,7 +238,8 @@ class MetricReader:
 
     def slice_values(self, snapshot_id: str, path: str) -> list[str | None]:
         """Return each example's value at a path, in the snapshot's order; None if it has none."""
-        return self._once(("slice", snapshot_id, path), lambda: slice_values(self.store, snapshot_id, path))
+        read = lambda: [slice_value(example, path) for example in self.examples(snapshot_id)]  # noqa: E731
+        return self._once(("slice", snapshot_id, path), read)
 
     def places_where(self, snapshot_id: str, condition: str) -> Places:
         """Return the positions of the examples for which a SQL condition holds, or in a slice by its name in rules and
@@ -217,7 +255,7 @@ class MetricReader:
 
     def matched(self, candidate: ExperimentRow, baseline: ExperimentRow) -> MatchedExamples:
         key = ("matched", candidate.snapshot_id, baseline.snapshot_id)
-        return self._once(key, lambda: matched(self.store, candidate, baseline))
+        return self._once(key, lambda: matched(candidate, baseline, self.example_ids, self.examples))
 
     def example_ids(self, snapshot_id: str) -> list[str]:
         """Return the ids of the examples, in the snapshot's order."""
@@ -267,7 +305,7 @@ class MetricReader:
         if not declared.pass_k:
             return []
         key = ("trials", row.experiment_id, metric.metric, metric.evaluator_version, declared.model_dump_json())
-        return self._once(key, lambda: list(trial_values(self.store, row, metric, declared)))
+        return self._once(key, lambda: list(trial_values(self.trials, row, metric, declared)))
 
     def _once(self, key: tuple[str, ...], read: Callable[[], T]) -> T:
         if key not in self._read:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from evalflows.analysis.baselines import approval_problem, baseline_name, no_baseline
 from evalflows.analysis.comparability import JUDGE_DRIFT, Difference
@@ -17,11 +18,9 @@ from evalflows.analysis.experiment_metrics import (
     PairedExperimentMetric,
 )
 from evalflows.analysis.flaky import why_too_many
-from evalflows.analysis.interim import InterimAnalyses, interim_analyses_of, interim_difference, interim_mean
 from evalflows.analysis.pairing import MetricSample, PairedMetric
-from evalflows.analysis.production_baseline import ProductionComparison
 from evalflows.analysis.recalibration import Recalibrated, recalibrated, recalibration_row, rejudged_pair
-from evalflows.analysis.rule_estimates import DifferenceEstimate, MeanOfSample, run_level_estimate
+from evalflows.analysis.rule_estimates import DifferenceEstimate, MeanOfSample
 from evalflows.analysis.rules import Estimate, Rule, rules_of
 from evalflows.analysis.slice_search import slice_check
 from evalflows.analysis.verdicts import DifferenceTest
@@ -32,7 +31,6 @@ from evalflows.store.described import Outcome, RuleOutcome
 from evalflows.store.evidence import deleted_decisions, evidence_on
 from evalflows.store.manifests import Written
 from evalflows.store.queries.conclusions import approved
-from evalflows.store.queries.invalid_trials import invalid_trials
 from evalflows.store.queries.progress import calls_of_group
 from evalflows.store.records import (
     CheckRow,
@@ -49,8 +47,11 @@ from evalflows.store.records import (
     to_json,
 )
 from evalflows.store.schemas import to_arrow
-from evalflows.store.snapshots import load_snapshot
 from evalflows.store.store import Store
+
+if TYPE_CHECKING:
+    from evalflows.analysis.interim import InterimAnalyses
+    from evalflows.analysis.production_baseline import ProductionComparison
 
 _DECIDING: Mapping[DecisionConclusion, Outcome] = {"PASS": "met", "FAIL": "broken", "NOT ENOUGH EVIDENCE": "open"}
 """The outcome of the rules that lead to a conclusion."""
@@ -106,10 +107,12 @@ class GateEvaluation:
         return not any(isinstance(estimate, Reason) for rule, estimate in self.estimates if rule.is_difference)
 
     @cached_property
-    def interim_analyses(self) -> InterimAnalyses | None:
+    def interim_analyses(self) -> "InterimAnalyses | None":
         """The interim analyses so far; None for a gate without batches, or before the first batch has finished."""
         if self.gate.batch is None:
             return None
+        from evalflows.analysis.interim import interim_analyses_of  # late: few gates have batches
+
         candidate = self.pair.candidate
         running = [row for row in (candidate, self.pair.baseline) if row and row.run_group == candidate.run_group]
         return interim_analyses_of(self.pair.reader.store, running)
@@ -220,10 +223,12 @@ class GateEvaluation:
         return GatePolicy.model_validate({**self.gate.model_dump(), **added}).stored
 
     @cached_property
-    def _production(self) -> ProductionComparison | None:
+    def _production(self) -> "ProductionComparison | None":
         """The comparison with a window of production; None for other baselines."""
         if self.gate.production is None:
             return None
+        from evalflows.analysis.production_baseline import ProductionComparison  # late: few compare with production
+
         pair = self.pair
         return ProductionComparison(
             store=pair.reader.store,
@@ -290,7 +295,7 @@ class GateEvaluation:
     def _invalid_problem(self) -> str | None:
         """Why conversations of a side say little of it; None if the user kept to its goal in most."""
         sides = [row.experiment_id for row in (self.pair.candidate, self.pair.baseline) if row is not None]
-        found = max(invalid_trials(self.pair.reader.store, sides), key=lambda side: side.share, default=None)
+        found = max(self.pair.reader.invalid_trials(sides), key=lambda side: side.share, default=None)
         if found is None or found.share <= self.gate.invalid_at_most:
             return None
         return f"{found.text}, at most {self.gate.invalid_at_most:.0%} wanted"
@@ -298,10 +303,10 @@ class GateEvaluation:
     @cached_property
     def _drafts_problem(self) -> str | None:
         """Why the candidate's examples prove nothing yet; None if it has no drafts."""
-        candidate, store = self.pair.candidate, self.pair.reader.store
+        candidate = self.pair.candidate
         if not (from_json(candidate.spec).get("dataset") or {}).get("drafts"):
             return None
-        examples = load_snapshot(store, candidate.snapshot_id)
+        examples = self.pair.reader.examples(candidate.snapshot_id)
         drafts = len(examples.drafts())
         return f"{drafts} of {len(examples)} examples are drafts that nobody has accepted" if drafts else None
 
@@ -313,7 +318,7 @@ class GateEvaluation:
         if whole is not None and whole.why_incomplete:
             return whole.why_incomplete
         if whole is None or (rule.kind == "threshold" and not whole.n_missing):
-            return run_level_estimate(self.pair.reader.store, self.pair.spec, self.pair.candidate, rule)
+            return self.pair.reader.run_level(self.pair.candidate, self.pair.spec, rule)
         if self._invalid_problem:
             return Reason("invalid_trials", self._invalid_problem)
         if self.gate.batch is not None:
@@ -370,6 +375,8 @@ class GateEvaluation:
         if brief := why_too_brief(paired, rule.bound):
             return brief
         if self.interim_analyses is not None:
+            from evalflows.analysis.interim import interim_difference
+
             return interim_difference(paired, self.interim_analyses, matched.candidate)
         return DifferenceEstimate(paired, of_no_difference=rule.is_of_no_difference)
 
@@ -380,6 +387,8 @@ class GateEvaluation:
 
     def _mean_estimate(self, rule: Rule, sample: MetricSample) -> Estimate | Reason:
         if self.interim_analyses is not None:
+            from evalflows.analysis.interim import interim_mean
+
             return interim_mean(sample, self.interim_analyses, self.pair.sample_places(rule.metric))
         return MeanOfSample(sample, self.pair.spec.confidence_level)
 

@@ -3,7 +3,7 @@
 Verdicts are made in `verdicts.py`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -17,10 +17,10 @@ from evalflows.specs.metrics import MetricSpec
 from evalflows.stats.means import MeanEstimate, linearised, mean_estimate
 from evalflows.stats.paired import PairedDifference, PairedDifferences, paired_difference, paired_differences
 from evalflows.stats.proportions import clopper_pearson_interval
-from evalflows.store.queries.shared_examples import SharedRounds, shared_examples, with_same
+from evalflows.store.queries.shared_examples import SharedRounds, shared_among, with_same
 from evalflows.store.queries.values import Mask, MetricValues, Values
 from evalflows.store.records import ExperimentRow, Reason
-from evalflows.store.snapshots import load_snapshot
+from evalflows.store.snapshots import Examples
 from evalflows.store.store import Store
 
 UNBOUNDED = (-np.inf, np.inf)
@@ -216,10 +216,12 @@ class PairedMetric:
         A margin as wide as the metric's range is ignored: no difference could exceed it.
         """
         margin = self.scale.declared.margin if margin is None else margin
+        estimate = self.difference(self.confidence_level)
+        lowest, highest = self.worst_case_differences(estimate)
         return DifferenceTest(
-            estimate=self.difference(self.confidence_level),
-            lowest=self.worst_case_difference("smallest", self.confidence_level),
-            highest=self.worst_case_difference("largest", self.confidence_level),
+            estimate=estimate,
+            lowest=lowest,
+            highest=highest,
             n_missing=self.n_missing,
             higher_is_better=self.scale.higher_is_better,
             margin=None if margin is None or margin >= self.scale.widest else margin,
@@ -263,6 +265,12 @@ class PairedMetric:
         unbounded metric, or without examples."""
         worst = self.worst_cases_of(self.rows, extreme)
         return None if worst is None else self._at(worst, confidence_level)
+
+    def worst_case_differences(self, known: PairedDifference) -> list[PairedDifference | None]:
+        """Return both: if nothing is missing, they are the difference that is known."""
+        if not self.n_missing:
+            return [known if self.scale.is_bounded and known.n_pairs else None] * 2
+        return [self.worst_case_difference(extreme, known.confidence_level) for extreme in EXTREMES]
 
     @property
     def rows(self) -> PairedRows:
@@ -497,20 +505,28 @@ class MatchedExamples:
         return None if clusters is None else [clusters[index] for index in self.candidate]
 
 
-def matched(store: Store, candidate: ExperimentRow, baseline: ExperimentRow) -> MatchedExamples:
-    """Match examples by id; shared examples must have the same inputs and references."""
-    ours = example_ids_of(store, candidate.snapshot_id)
+def matched(
+    candidate: ExperimentRow,
+    baseline: ExperimentRow,
+    ids: Callable[[str], Sequence[str]],
+    examples: Callable[[str], Examples],
+) -> MatchedExamples:
+    """Match examples by id; shared examples must have the same inputs and references.
+
+    `ids` and `examples` return those of a snapshot by its id, in its order.
+    """
+    ours = ids(candidate.snapshot_id)
     if candidate.snapshot_id == baseline.snapshot_id:
         places = np.arange(len(ours), dtype=np.intp)
         return MatchedExamples(example_ids=ours, candidate=places, baseline=places, is_whole=True)
-    shared = shared_examples(store, [candidate, baseline])
-    # scores against different references are not comparable
-    shared = with_same(shared, load_snapshot(store, baseline.snapshot_id), "reference_outputs")
+    theirs = examples(baseline.snapshot_id)
+    shared = shared_among([examples(candidate.snapshot_id), theirs])
+    shared = with_same(shared, theirs, "reference_outputs")  # scores against different references are not comparable
     names = shared.examples.ids
     return MatchedExamples(
         example_ids=names,
         candidate=_places(ours, names),
-        baseline=_places(example_ids_of(store, baseline.snapshot_id), names),
+        baseline=_places(ids(baseline.snapshot_id), names),
         absent=shared.absent,
         changed=shared.changed,
     )

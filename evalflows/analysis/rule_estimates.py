@@ -58,6 +58,8 @@ class ReplicatedDifferences:
         lowest, highest = self.worst_cases or (self.known, self.known)
         if self.worst_cases is None:
             return np.full(len(self.known.error), -np.inf), np.full(len(self.known.error), np.inf)
+        if lowest is highest:  # nothing is missing
+            return self._interval(lowest, confidence_level)
         low, high = self._interval(lowest, confidence_level)[0], self._interval(highest, confidence_level)[1]
         known = lowest.has_interval & highest.has_interval
         return np.where(known, low, -np.inf), np.where(known, high, np.inf)
@@ -100,7 +102,7 @@ class DifferenceEstimate(Estimate):
     @cached_property
     def facts(self) -> Facts:
         paired, estimate = self.paired, self.paired.difference(self.paired.confidence_level)
-        worst = [paired.worst_case_difference(extreme, paired.confidence_level) for extreme in EXTREMES]
+        worst = paired.worst_case_differences(estimate)
         n, noun = self._tested.known.n, "clusters" if self._tested.known.is_clustered else "pairs"
         sides = paired.candidate, paired.baseline
         return Facts(

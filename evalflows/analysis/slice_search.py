@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from evalflows.analysis.changes import DepartingSlice, SliceSearch
 from evalflows.analysis.differences import ExperimentPair
-from evalflows.analysis.input_groups import kept_groups, named_groups
 from evalflows.analysis.pairing import paired_metric
 from evalflows.specs.evaluator import as_key
 from evalflows.specs.metric_names import MEASURES
@@ -21,7 +20,6 @@ from evalflows.stats.slice_contrasts import SliceContrast, slice_contrasts
 from evalflows.store.layout import quoted
 from evalflows.store.queries.values import Mask
 from evalflows.store.records import CheckRow, ExampleRow, derived_id, from_json, to_json
-from evalflows.store.snapshots import load_snapshot
 
 MIN_EXAMPLES = 20
 """Fewest examples within a slice, and outside."""
@@ -104,9 +102,11 @@ def _search(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[SliceSearch, 
     owner, level = pair.candidate.experiment_id, pair.spec.confidence_level
     places = pair.shared_places("")
     positions = pair.matched.candidate[places]
-    examples = list(load_snapshot(pair.reader.store, pair.candidate.snapshot_id).rows(positions.tolist()))
+    examples = list(pair.reader.examples(pair.candidate.snapshot_id).rows(positions.tolist()))
     given = _of_answers(pair, [example.example_id for example in examples])
-    if groups := kept_groups(pair.reader.store, pair.candidate.snapshot_id):
+    if groups := pair.reader.input_groups(pair.candidate.snapshot_id):
+        from evalflows.analysis.input_groups import named_groups  # late: it loads embeddings
+
         of_examples = [groups[index] for index in positions]
         given["group of inputs"] = named_groups(examples, of_examples, MIN_EXAMPLES, MAX_VALUES)
     slices = slices_of(examples, given, _recorded(pair))
@@ -229,41 +229,10 @@ def _differences(pair: ExperimentPair, metrics: Sequence[str]) -> tuple[list[str
 
 
 def _of_answers(pair: ExperimentPair, examples: Sequence[str]) -> dict[str, Sequence[Any]]:
-    """Return the labels that evaluators gave the candidate's and the baseline's answers alike, and the input tokens of
-    both if all answers have them.
-
-    Tokens are the mean of both sides. Those of one side alone would find slices by chance: an agent that lost its way
-    has read more, and failed.
-    """
     if pair.baseline is None:
         return {}
-    sides, query = [pair.candidate.experiment_id, pair.baseline.experiment_id], pair.reader.store.query
-    found: dict[str, dict[str, Any]] = {}
-    for metric, example, label in query(_LABELS, sides):
-        found.setdefault(f"label {metric}", {})[example] = label
-    if tokens := dict(query(_TOKENS, sides)):
-        found["input tokens"] = tokens
+    found = pair.reader.answers_alike([pair.candidate.experiment_id, pair.baseline.experiment_id])
     return {field: [of.get(example) for example in examples] for field, of in found.items()}
-
-
-_LABELS = """
-select metric, example_id, any_value(label) from staging.scores
-where experiment_id in ($1, $2) and subject_kind = 'run' and turn is null and label is not null
-      and value is null  -- else it says the metric itself
-group by metric, example_id having count(distinct label) = 1 and count(distinct experiment_id) = 2
-order by metric, example_id
-"""
-
-_TOKENS = """
-with answers as (
-    select example_id, experiment_id, tokens_in from staging.outputs
-    where experiment_id in ($1, $2) and status = 'ok'
-)
-select example_id, avg(tokens) from (
-    select example_id, avg(tokens_in) as tokens from answers group by example_id, experiment_id
-) where (select bool_and(coalesce(tokens_in, 0) > 0) from answers)
-group by example_id having count(*) = 2
-"""
 
 
 def _recorded(pair: ExperimentPair) -> set[str | None]:

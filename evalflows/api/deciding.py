@@ -1,75 +1,113 @@
-"""Decide on results that any harness wrote: they are kept as experiments, tested and decided as runs are."""
+"""Decide on results that any harness wrote: they are tested and decided as runs are, in memory or as experiments that a
+store keeps."""
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalflows.analysis.differences import ExperimentPair, MetricReader, publish_differences
 from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
+from evalflows.api.in_memory import ScoresInMemory, ScoresReader
 from evalflows.harnesses.assembling import Format, ResultRow, SystemResults, assembled
 from evalflows.harnesses.formats import read_table
-from evalflows.harnesses.recording import Recorded, check_field, names_of, record_results
+from evalflows.harnesses.recording import Recorded, check_field, keep, names_of, recorded
 from evalflows.reports.decisions import Decision, decisions_named, with_limits
 from evalflows.specs.errors import InputError, names_to_choose, short
 from evalflows.specs.gate import RULE_FIELDS
 from evalflows.specs.metric_names import sliced_metric
 from evalflows.specs.values import stored
-from evalflows.store.queries.shared_examples import check_slices_of
+from evalflows.store.queries.shared_examples import check_slices
+from evalflows.store.records import ExperimentRow
 from evalflows.store.store import Store
+
+if TYPE_CHECKING:
+    from evalflows.reports.experiment_report import ExperimentsReport
+    from evalflows.reports.markdown_pages import GateReport
 
 RULES = ("gates", "metrics", "composites", "confidence_level", "adjustment")
 """Fields of a spec that say how to decide."""
 
 
+_OF_STORES = ("batch", "baseline", "approved_by", "signers")
+"""Fields of a gate that only a store answers."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """What was kept of results, and decided on them."""
+    """The experiments of results, and what was decided on them."""
 
-    store: Store
     recorded: Recorded
-    decision_ids: Sequence[str]
+    decisions: Sequence[Decision]  # with what limits them
+    report: "Callable[[], GateReport | ExperimentsReport]"  # the latter without a gate
 
 
 @contextmanager
-def store_for(root: str | None) -> Iterator[Store]:
-    """Yield the store at a place; without one, a temporary one, which is removed at the end."""
+def store_for(root: str | None, *, is_needed: bool = True) -> Iterator[Store | None]:
+    """Yield the store at a place; without one, a temporary one, which is removed at the end, if it is needed."""
+    if root is None and not is_needed:
+        yield None
+        return
     place = nullcontext(root) if root is not None else tempfile.TemporaryDirectory(prefix="evalflows-")
     with place as folder:
         yield Store(folder)
 
 
+def needs_store(rules: Mapping[str, Any]) -> bool:
+    """Return whether a gate has what only a store answers."""
+    return any(gate.get(name) for gate in rules.get("gates") or () for name in _OF_STORES)
+
+
 def decide_results(
-    store: Store,
+    store: Store | None,
     systems: Sequence[SystemResults],
     rules: Mapping[str, Any],
     cluster: str | None = None,
     slices: Sequence[str] = (),
 ) -> Decided:
-    """Keep the results of systems, the first of which is the baseline, and decide the gates of `rules` on the others.
+    """Decide the gates of `rules` on results of systems, the first of which is the baseline; keep all of it in a store,
+    if there is one.
 
     `slices` are fields for each of whose values the rules hold too. Raise InputError for results that cannot be
     compared, and for rules on metrics or slices that they do not have.
     """
     for field in slices:
         rules = {**rules, "gates": [_within(gate, systems, field) for gate in rules.get("gates", ())]}
-    recorded = record_results(store, systems, rules, cluster=cluster)
-    spec, (baseline, *candidates) = recorded.spec, recorded.rows
-    reader = MetricReader(store)
-    publish_differences(store, reader, recorded.rows, spec)
-    known = [metric for row in recorded.rows for metric in reader.values(row, spec)]
-    decision_ids = []
+    made = recorded(systems, rules, cluster=cluster)
+    spec, rows = made.spec, made.rows
+    baseline, candidates = (rows[0], rows[1:]) if rows[1:] else (None, rows)
+    scores = ScoresReader(made.systems)
+    reader = scores if store is None else MetricReader(store)
+    if store is not None:
+        keep(store, made)
+        publish_differences(store, reader, rows, spec)
+    known = [metric for row in rows for metric in reader.values(row, spec)]
+    evaluations = []
     for gate in spec.gates:
         _check_metrics(gate.metrics, known)
-        for candidate in candidates or [baseline]:
-            check_slices_of(store, gate, candidate)
-            pair = ExperimentPair(
-                reader=reader, spec=spec, candidate=candidate, baseline=baseline if candidates else None
-            )
-            decision_ids.append(keep_decision(store, GateEvaluation(gate=gate, pair=pair)).decision_id)
-    return Decided(store=store, recorded=recorded, decision_ids=decision_ids)
+        for candidate in candidates:
+            check_slices([gate], reader.examples(candidate.snapshot_id))
+            pair = ExperimentPair(reader=reader, spec=spec, candidate=candidate, baseline=baseline)
+            evaluations.append(GateEvaluation(gate=gate, pair=pair))
+    if store is None:
+        alone = ScoresInMemory(reader=scores, made=made, evaluations=evaluations)
+        return Decided(recorded=made, decisions=alone.decisions, report=alone.report)
+    decisions = with_limits(store, decisions_named(store, [keep_decision(store, e).decision_id for e in evaluations]))
+    return Decided(recorded=made, decisions=decisions, report=partial(_report, store, decisions, rows))
+
+
+def _report(
+    store: Store, decisions: Sequence[Decision], rows: Sequence[ExperimentRow]
+) -> "GateReport | ExperimentsReport":
+    from evalflows.reports.experiment_report import experiments_report
+    from evalflows.reports.markdown_pages import gate_report
+    from evalflows.reports.results import results_of
+
+    ids = [row.experiment_id for row in rows]
+    return gate_report(store, decisions) if decisions else experiments_report(store, ids, results_of(store, ids))
 
 
 def decide(
@@ -109,9 +147,8 @@ def decide(
         raise InputError("decide: got no rule, wanted margin, superiority or thresholds")
     given = {"gates": [{"name": "release", **gate}], "metrics": {**(metrics or {})}}
     cluster = None if clusters is None else _CLUSTER
-    with store_for(store) as kept:
-        decided = decide_results(kept, sides, given, cluster)
-        (decision,) = with_limits(kept, decisions_named(kept, decided.decision_ids))
+    with store_for(store, is_needed=False) as kept:
+        (decision,) = decide_results(kept, sides, given, cluster).decisions
     return decision
 
 

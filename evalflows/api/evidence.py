@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from evalflows.api.deciding import decide_results, store_for
+from evalflows.api.deciding import decide_results
 from evalflows.harnesses.assembling import ResultRow, SystemResults
 from evalflows.reports.decisions import Decision, decisions_named, with_limits
 from evalflows.specs.errors import InputError
@@ -169,10 +169,8 @@ def _difference(document: Mapping[str, Any]) -> str | None:
         systems = [_system(document, number) for number in range(len(document["systems"]))][::-1]
         if not all(system.rows for system in systems):
             return "its rules rest on no score of an example"
-        with store_for(None) as store:
-            cluster = "cluster" if any("cluster" in one for one in document["examples"]) else None
-            decided = decide_results(store, systems, {**rules, "gates": [document["gate"]]}, cluster)
-            (again,) = decisions_named(store, decided.decision_ids)
+        cluster = "cluster" if any("cluster" in one for one in document["examples"]) else None
+        (again,) = decide_results(None, systems, {**rules, "gates": [document["gate"]]}, cluster).decisions
     except (InputError, ValueError) as error:
         return f"its scores cannot be decided on: {error}"
     if again.conclusion != document["conclusion"]:

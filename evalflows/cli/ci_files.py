@@ -77,8 +77,8 @@ class CiFiles:
             _check(option, path)
         return files
 
-    def write(self, store: Store, report: GateReport, *, is_kept: bool = True) -> None:
-        """Write the files: each whole or not at all, and the summary at the end of its file.
+    def write(self, store: Store | None, report: GateReport, *, is_kept: bool = True) -> None:
+        """Write the files: each whole or not at all, and the summary at the end of its file. Evidence needs a store.
 
         Raise InputError if one cannot be written.
         """
@@ -88,7 +88,7 @@ class CiFiles:
             write_whole(self.junit, junit(report.decisions, report.incomplete))
         if self.json:
             write_whole(self.json, json_document(report.document))
-        if self.evidence:
+        if self.evidence and store is not None:
             from evalflows.api.evidence import evidence_of  # late: the other files need no statistics
 
             ids = [decision.decision_id for decision in report.decisions]

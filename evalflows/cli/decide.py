@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from evalflows.cli.late_commands import print_json, with_one_line_errors
 from evalflows.cli.output import Text, console, echo_error
 from evalflows.cli.sections import IN_BRIEF, lines_section, print_sections
 from evalflows.cli.show import results_sections, verdicts_section
+from evalflows.reports.results import Result
 from evalflows.specs import hints
 from evalflows.specs.errors import GateFailedError, InputError, names_to_choose
 from evalflows.specs.escaping import one_line
@@ -101,13 +102,10 @@ def decide(
 
     Exit code: 0 for PASS, or without a rule; 1 for FAIL, 3 if there is not enough evidence, 2 for bad input.
     """
-    from evalflows.api.deciding import decide_results, store_for
+    from evalflows.api.deciding import decide_results, needs_store, store_for
     from evalflows.harnesses.recording import read_sentence
-    from evalflows.reports.decisions import decisions_named
     from evalflows.reports.documents import document
-    from evalflows.reports.experiment_report import experiments_report
-    from evalflows.reports.markdown_pages import gate_report
-    from evalflows.reports.results import results_of
+    from evalflows.reports.markdown_pages import GateReport
 
     is_json = files["json"] == "-"
     ci_files = CiFiles.of(**files | ({"json": None} if is_json else {}))
@@ -128,18 +126,18 @@ def decide(
         raise InputError(f"{wanted[0]}: got no rule, wanted one: such files are of decisions")
     for name in lower:
         given.setdefault("metrics", {}).setdefault(kept_apart(name), {})["higher_is_better"] = False
-    with store_for(Layout.at().root if is_kept else None) as store:
+    is_needed = ci_files.evidence is not None or needs_store(given)
+    with store_for(Layout.at().root if is_kept else None, is_needed=is_needed) as store:
         decided = decide_results(store, systems, given, cluster, slices)
-        ids = [row.experiment_id for row in decided.recorded.rows]
-        decisions = decisions_named(store, decided.decision_ids)
-        if decisions:
-            report = gate_report(store, decisions)
-            shown, candidates, content = report.reports, report.candidates, report.document
+        report, decisions = decided.report(), decided.decisions
+        if isinstance(report, GateReport):
+            shown, candidates = report.reports, report.candidates
             ci_files.write(store, report, is_kept=is_kept)
         else:
-            shown, candidates = [experiments_report(store, ids, results_of(store, ids))], []
-            content = document(shown, next_command=hints.decide())
+            shown, candidates = [report], []
         if is_json:
+            of_gate = report.document if isinstance(report, GateReport) else None
+            content = of_gate or document(shown, next_command=hints.decide())
             following = content if is_kept else content | {"next": hints.decide().command, "next_is_for_person": False}
             print_json({"read": read_sentence(systems), "notes": decided.recorded.notes, **following})
         else:
@@ -151,10 +149,10 @@ def decide(
                 limits = limits_section(candidates) if number == len(shown) else None
                 sections += results_sections(replace(single, hides_final=False), out.width, limits=limits)[:-1]
             if not decisions:
-                sections.append(lines_section(map(Text, _detectable(store, ids[1:])), is_apart=True))
+                sections.append(lines_section(map(Text, _detectable(shown[0].results)), is_apart=True))
             print_sections(out, sections, sys.maxsize if is_whole else IN_BRIEF, "--all")
-    if is_kept:
-        echo_error(f"kept in {store.layout.root}: {', '.join(ids)}")
+    if is_kept and store is not None:
+        echo_error(f"kept in {store.layout.root}: {', '.join(row.experiment_id for row in decided.recorded.rows)}")
     if failed := [decision.sentence for decision in decisions if decision.conclusion == "FAIL"]:
         raise GateFailedError("; ".join(failed))
     end_undecided([decision for decision in decisions if decision.conclusion != "PASS"])
@@ -199,15 +197,12 @@ def _same(sources: Sequence[str]) -> list[str]:
     return [f"{sources[0]} was given twice: a system is compared with itself"] if first in others else []
 
 
-def _detectable(store: Any, candidates: Sequence[str]) -> Iterator[str]:
+def _detectable(results: Iterable[Result]) -> Iterator[str]:
     """Yield what each metric's pairs would detect."""
+    from evalflows.analysis.differences import POWER
     from evalflows.analysis.figures import figure
-    from evalflows.store.sql import ask
 
-    query = """select metric, n_pairs, minimum_detectable_effect, power from current_verdicts
-               where is_one_of(candidate_experiment_id, $1) and minimum_detectable_effect is not null
-               order by all"""
-    (found,) = ask(store, (query, [list(candidates)]))
-    for metric, n_pairs, effect, power in found:
-        size = f"a difference of {figure(effect, metric)} or more ({power:.0%} power)"
+    known = [(one.metric, one.n_pairs, one.minimum_detectable_effect) for one in results]
+    for metric, n_pairs, effect in sorted((m, n, effect) for m, n, effect in known if n and effect is not None):
+        size = f"a difference of {figure(effect, metric)} or more ({POWER:.0%} power)"
         yield f"{metric}: {n_pairs} pairs detect {size}; half of it takes about {4 * n_pairs:,}"

@@ -41,6 +41,16 @@ class ResultRow:
     scores: Mapping[str, float | None] = field(default_factory=dict)  # by metric; None if it is missing
     error: str | None = None  # why scores are missing
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether an error is all that it has."""
+        return self.error is not None and all(score is None for score in self.scores.values())
+
+    @property
+    def why_missing(self) -> str:
+        """Why a score that is None is missing."""
+        return self.error or "the file has no score"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemResults:
@@ -105,7 +115,7 @@ def flattened(scores: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def number(value: Any, where: str) -> float | None:
+def number(value: Any, *where: str) -> float | None:
     """Return a score as a number, None if it is missing: null, blank or NaN. True is 1, false 0, also as text.
 
     Raise InputError for other texts, and for what is not finite.
@@ -117,7 +127,7 @@ def number(value: Any, where: str) -> float | None:
     except (ValueError, TypeError, OverflowError):
         found = inf
     if isinf(found):
-        raise InputError(f"{where}: got {short(value)}, wanted a finite number, true, false or null")
+        raise InputError(f"{': '.join(where)}: got {short(value)}, wanted a finite number, true, false or null")
     return None if isnan(found) else found
 
 
@@ -131,7 +141,7 @@ def assembled(rows: Sequence[Row], kind: Format, source: str) -> Iterator[System
         found = {field: first(row, names) for field, names in columns.items()}
         answers, count = systems[str(found.pop("system") or "")], found.pop("repetition")
         identity = identifier(found.pop("id"), f"{where}: id") or _of_inputs(found["inputs"], where)
-        repetition = int(number(count, f"{where}: repetition") or 0)
+        repetition = int(number(count, where, "repetition") or 0)
         while count is None and kind.repeats and (identity, repetition) in answers:
             repetition += 1
         answer = answers.setdefault((identity, repetition), {"scores": {}, "fields": {}})
@@ -139,7 +149,7 @@ def assembled(rows: Sequence[Row], kind: Format, source: str) -> Iterator[System
         if scores.keys() & answer["scores"].keys():
             of = "" if count is None else f" in repetition {count}"
             raise InputError(f"{where}: got the id {short(identity)} twice{of}, wanted it once")
-        answer["scores"] |= {name: number(score, f"{where}: {name}") for name, score in scores.items()}
+        answer["scores"] |= {name: number(score, where, name) for name, score in scores.items()}
         answer["fields"] |= metadata if isinstance(metadata, Mapping) else {}
         answer |= {field: value for field, value in found.items() if value is not None}
     lowest, unfinished = min(key[1] for answers in systems.values() for key in answers), at(rows[0], "unfinished")

@@ -97,9 +97,10 @@ def _read_file(path: Path, where: str, named: str | None) -> list[SystemResults]
 def _read(raw: bytes, where: str, named: str | None) -> list[SystemResults]:
     content = content_of(raw, where)
     kinds = [FORMATS[named]] if named else FORMATS.values()
-    kind = next((each for each in kinds if has(content, each.marks)), None)
+    rows = rows_in(content)
+    kind = next((each for each in kinds if has(rows[:1], each.marks)), None)
     if kind is None:
-        got = f"columns {short(', '.join(rows[0]))}" if (rows := rows_in(content)) else short(content)
+        got = f"columns {short(', '.join(rows[0]))}" if rows else short(content)
         wanted = f"{FORMATS[named].title}: {FORMATS[named].marks}" if named else f"results: {', '.join(FORMATS)}"
         raise NoResultsError(f"{where}: got {got}, wanted {wanted}")
     try:

@@ -1,12 +1,14 @@
-"""Keep results that other harnesses wrote as experiments of recorded answers, so that everything decides on them as on
-runs of ours."""
+"""Results that other harnesses wrote as experiments of recorded answers, in memory or in a store, so that everything
+decides on them as on runs of ours."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import PurePath
 from typing import Any
+
+import numpy as np
 
 from evalflows.harnesses.assembling import ResultRow, SystemResults
 from evalflows.specs.errors import InputError, names_to_choose
@@ -14,9 +16,9 @@ from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import make_spec
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, kept_apart
-from evalflows.store.records import ExperimentRow, OutputRow, derived_id, new_id, now, to_json
-from evalflows.store.schemas import from_columns
-from evalflows.store.snapshots import freeze, to_examples
+from evalflows.store.queries.values import MEASURED, MetricValues, Values, has_two_values
+from evalflows.store.records import ExampleRow, ExperimentRow, OutputRow, derived_id, new_id, now, to_json
+from evalflows.store.snapshots import Examples, content_line, example_of, examples_in_memory, freeze, snapshot_id
 from evalflows.store.store import Store
 
 EVALUATOR_VERSION = "recorded"
@@ -27,21 +29,94 @@ _NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunsOfMetric:
+    """A metric of a system, and its score of every run: an array of shape (examples, repetitions), NaN for none."""
+
+    metric: MetricValues
+    runs: Values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSystem:
+    """The results of a system as an experiment of recorded answers."""
+
+    row: ExperimentRow
+    examples: Examples
+    results: SystemResults
+
+    def values(self) -> Iterator[RunsOfMetric]:
+        """Yield each metric by name, as `metric_values` reads it from a store."""
+        places = {identity: place for place, identity in enumerate(self.examples.ids)}
+        rows, shape = self.results.rows, (len(places), self.row.repetitions)
+        at = np.array([places[row.example_id] for row in rows]), np.array([row.repetition for row in rows])
+        answered = np.zeros(shape, dtype=bool)
+        answered[at] = True
+        lacks = np.logical_not(answered.all(axis=1))
+        given = {kept_apart(metric): metric for metric in self.results.metrics}
+        for name in sorted({*given, *MEASURES}):
+            runs, failed = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+            if name in given:
+                scores = [row.scores.get(given[name]) for row in rows]
+                runs[at] = [np.nan if score is None else score for score in scores]
+                failed[at] = [
+                    score is None and given[name] in row.scores for score, row in zip(scores, rows, strict=True)
+                ]
+            is_scored = ~np.isnan(runs)
+            counts, scored = is_scored.sum(axis=1), runs[is_scored]
+            sums = np.where(is_scored, runs, 0.0).sum(axis=1)
+            means = np.divide(sums, counts, out=np.full(len(places), np.nan), where=counts > 0)
+            evaluator, is_yes_no = (name, not scored.size) if name in given else (MEASURED, False)
+            yield RunsOfMetric(
+                runs=runs,
+                metric=MetricValues(
+                    metric=name,
+                    evaluator=evaluator,
+                    evaluator_version=EVALUATOR_VERSION if name in given else MEASURED,
+                    is_yes_no=is_yes_no,
+                    is_binary=self.row.repetitions == 1 and (is_yes_no or has_two_values(evaluator, means)),
+                    values=means,
+                    missing=np.logical_or(failed.any(axis=1), lacks),
+                    scored=int(scored.size),
+                    n_missing=int(failed.sum()),
+                    weights=np.broadcast_to(np.float64(1), len(places)),
+                    are_0_or_1=bool(scored.size and np.isin(scored, (0, 1)).all()),
+                ),
+            )
+
+    def answers(self, examples: Collection[str] | None = None) -> Iterator[OutputRow]:
+        """Yield the answers to some examples, by default to all."""
+        owner = self.row.experiment_id
+        for row in self.results.rows:
+            if examples is None or row.example_id in examples:
+                yield OutputRow(
+                    run_id=derived_id(owner, row.example_id, row.repetition),
+                    experiment_id=owner,
+                    example_id=row.example_id,
+                    repetition=row.repetition,
+                    outputs=None if row.output is None or row.has_failed else to_json(row.output),
+                    status="failed" if row.has_failed else "ok",
+                    error=row.error if row.has_failed else None,
+                    calls=0,
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """The experiments of systems in a store, the first of which the others are compared with."""
+    """The experiments of systems, the first of which the others are compared with."""
 
     spec: ExperimentSpec
-    rows: Sequence[ExperimentRow]
+    systems: Sequence[RecordedSystem]
     notes: Sequence[str]  # what was assumed, and what differs
 
+    @property
+    def rows(self) -> Sequence[ExperimentRow]:
+        return [system.row for system in self.systems]
 
-def record_results(
-    store: Store, systems: Sequence[SystemResults], rules: Mapping[str, Any], *, cluster: str | None = None
-) -> Recorded:
-    """Keep the results of systems as experiments of one run group.
+
+def recorded(systems: Sequence[SystemResults], rules: Mapping[str, Any], *, cluster: str | None = None) -> Recorded:
+    """Return the results of systems as experiments of one run group.
 
     Args:
-        store: The store.
         systems: At least one; the first is the baseline.
         rules: Fields of a spec that say how to decide: gates, metrics, composites, confidence_level, adjustment.
         cluster: The field of the rows by which examples belong together.
@@ -61,18 +136,40 @@ def record_results(
         "metrics": metrics,
     }
     spec = make_spec(ExperimentSpec, fields, (), "rules")
-    group, made = new_id("group"), list[ExperimentRow]()
+    group, made = new_id("group"), list[RecordedSystem]()
     first = {row.example_id: row for system in reversed(systems) for row in reversed(system.rows)}
+    known = dict[str, tuple[dict[str, Any], ExampleRow, bytes]]()  # rows of other systems are mostly the same
+    snapshots = dict[frozenset[bytes], tuple[str, Examples]]()
     for name, system in zip(names, systems, strict=True):
-        examples = to_examples(enumerate(_examples(system, first, cluster, with_inputs=inputs), start=1), system.source)
-        snapshot = freeze(store, examples, name=None, source=system.source)
+        examples, lines = list[ExampleRow](), list[bytes]()
+        for position, content_of in enumerate(_examples(system, first, cluster, with_inputs=inputs)):
+            before, example, line = known.get(content_of["id"], (None, None, b""))
+            if example is None or before != content_of:
+                example = example_of(content_of, position, f"{system.source}:{position + 1}")
+                line = content_line(example)
+                known.setdefault(content_of["id"], (content_of, example, line))
+            examples.append(example if example.position == position else replace(example, position=position))
+            lines.append(line)
+        content = frozenset(lines)
+        if content not in snapshots:
+            snapshots[content] = snapshot_id(examples), examples_in_memory(examples)
+        snapshot, shared = snapshots[content]
         own = spec.model_copy(update={"dataset": spec.dataset.model_copy(update={"snapshot": snapshot})})
         row = _experiment(system, name, own, group, snapshot, len(examples))
-        store.publish("outputs", row.experiment_id, list(_outputs(system, row.experiment_id)))
-        store.publish("judgements", row.experiment_id, from_columns("judgements", _scores(system, row.experiment_id)))
-        store.publish("experiments", row.experiment_id, [row])
-        made.append(row)
-    return Recorded(spec=spec, rows=made, notes=[*notes, *said])
+        made.append(RecordedSystem(row=row, examples=shared, results=system))
+    return Recorded(spec=spec, systems=made, notes=[*notes, *said])
+
+
+def keep(store: Store, made: Recorded) -> None:
+    """Keep experiments in a store."""
+    from evalflows.store.schemas import from_columns  # late: pyarrow
+
+    for one in made.systems:
+        owner = one.row.experiment_id
+        freeze(store, one.examples, name=None, source=one.results.source)
+        store.publish("outputs", owner, list(one.answers()))
+        store.publish("judgements", owner, from_columns("judgements", _scores(one.results, owner)))
+        store.publish("experiments", owner, [one.row])
 
 
 def of_systems(found: Iterable[SystemResults]) -> list[SystemResults]:
@@ -214,21 +311,6 @@ def _experiment(
     )
 
 
-def _outputs(system: SystemResults, owner: str) -> Iterator[OutputRow]:
-    for row in system.rows:
-        failed = row.error is not None and all(value is None for value in row.scores.values())
-        yield OutputRow(
-            run_id=derived_id(owner, row.example_id, row.repetition),
-            experiment_id=owner,
-            example_id=row.example_id,
-            repetition=row.repetition,
-            outputs=None if row.output is None or failed else to_json(row.output),
-            status="failed" if failed else "ok",
-            error=row.error if failed else None,
-            calls=0,
-        )
-
-
 def _scores(system: SystemResults, owner: str) -> dict[str, list[Any]]:
     """Return the columns of the judgements, a row for every metric of every answer: a score that is None is missing,
     and without one the metric does not apply. Records would take five times as long."""
@@ -254,8 +336,7 @@ def _scores(system: SystemResults, owner: str) -> dict[str, list[Any]]:
         "data_type": [None if value is None else "NUMERIC" for value in values],
         "status": statuses,
         "error": [
-            (row.error or "the file has no score") if status == "failed" else None
-            for (_, row, _), status in zip(rows, statuses, strict=True)
+            row.why_missing if status == "failed" else None for (_, row, _), status in zip(rows, statuses, strict=True)
         ],
         "evaluator": metrics,
         "evaluator_version": [EVALUATOR_VERSION] * len(rows),

@@ -3,11 +3,15 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from evalflows.reports.decisions import Decision, rule_texts
 from evalflows.specs.grouping import grouped
 from evalflows.store.described import RuleOutcome
 from evalflows.store.store import Store
+
+if TYPE_CHECKING:
+    from evalflows.analysis.differences import MetricReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +75,20 @@ def limits_of(decisions: Sequence[Decision]) -> list[str]:
     return [text if len(names) == whole else f"{', '.join(names)}: {text}" for text, names in by_text.items()]
 
 
-def candidates_of_gates(store: Store, decisions: Sequence[Decision]) -> list[CandidatesOfGate | Decision]:
-    """Return the decisions in their order, those of one gate on several candidates against one baseline together."""
+def candidates_of_gates(
+    store: Store | None, decisions: Sequence[Decision], reader: "MetricReader | None" = None
+) -> list[CandidatesOfGate | Decision]:
+    """Return the decisions in their order, those of one gate on several candidates against one baseline together.
+
+    `reader` reads the candidates' scores, by default from the store.
+    """
     together = grouped(((d.gate, d.baseline_experiment_id, d.baseline_apart), d) for d in decisions)
     found: list[CandidatesOfGate | Decision] = []
     for some in together.values():
         if len({d.candidate_experiment_id for d in some}) < 2 or len({len(d.rules) for d in some}) > 1:
             found += some
         else:
-            said, best = _standing(store, some)
+            said, best = _standing(store, some, reader)
             found.append(CandidatesOfGate(decisions=some, standing=said, best=best))
     return found
 
@@ -99,16 +108,22 @@ def passing(decisions: Sequence[Decision]) -> list[str]:
     return [identity for identity, passes in found.items() if passes]
 
 
-def _standing(store: Store, decisions: Sequence[Decision]) -> tuple[str, str | None]:
+def _standing(
+    store: Store | None, decisions: Sequence[Decision], reader: "MetricReader | None"
+) -> tuple[str, str | None]:
     """Return how candidates compare with each other, in a sentence, and the best one if there is one."""
     from evalflows.analysis.diff import standing  # late: scipy is slow to import
+    from evalflows.analysis.differences import MetricReader
 
     names = {decision.candidate_experiment_id: decision.candidate_apart for decision in decisions}
     compared = passing(decisions) or [*names]
     if len(compared) < 2:
         return f"only {names[compared[0]]} passes", compared[0]
     metrics = dict.fromkeys(rule.metric for rule in decisions[0].rules)
-    found = standing(store, compared, [*metrics])
+    if reader is None:
+        assert store is not None
+        reader = MetricReader(store)
+    found = standing(reader, compared, [*metrics])
     listed, by = _and([names[identity] for identity in compared]), _and(found.metrics)
     if not by:
         return f"{listed} cannot be told apart: they share no metric of the gate that can tell", None

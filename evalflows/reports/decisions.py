@@ -26,7 +26,7 @@ from evalflows.store.queries.invalid_trials import invalid_trials
 from evalflows.store.queries.looks import final_ids, look_of, looks_until, unkept_looks
 from evalflows.store.queries.lookup import check_left_out
 from evalflows.store.queries.people_checks import people_checks
-from evalflows.store.records import EXCLUDED, answered_by, controls_batch, from_json, uncommitted_id
+from evalflows.store.records import EXCLUDED, Json, answered_by, controls_batch, from_json, uncommitted_id
 from evalflows.store.sql import ask, fields_of, order_by, record_of, records_of
 from evalflows.store.store import Store
 
@@ -399,7 +399,7 @@ class _Experiment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Tested:
+class Tested:
     """A verdict of a decision, by its metric, `contains@split=hard` of a slice."""
 
     name: str
@@ -419,12 +419,26 @@ def with_limits(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
     return [with_slices(store, replace(decision, limits=list(_limits(store, decision)))) for decision in decisions]
 
 
+def limits_of_figures(decision: Decision, spec: Json, verdicts: Iterable[Tested]) -> Iterator[str]:
+    """Yield what the figures of a decision limit it by; `spec` is the candidate's."""
+    tested = {record.name: record for record in verdicts}
+    for rule in decision.rules:
+        yield from _of_rule(rule, tested.get(rule.metric))
+    for name, row in sorted(tested.items()):
+        yield from _of_pairs(name, row, decision.n_shared)
+    yield from _of_directions(spec, tested.values())
+
+
 def with_slices(store: Store, decision: Decision) -> Decision:
     """Return a decision with the slices in which it got worse, or fails; unchanged if none was searched or did."""
     (rows,) = ask(store, (_SEARCH, [decision.decision_id]))
-    if not rows or decision.baseline_apart is None:
+    return with_search(decision, from_json(rows[0][0])) if rows else decision
+
+
+def with_search(decision: Decision, fields: dict[str, Any]) -> Decision:
+    """Return a decision with what a search of slices found; `fields` are those of a SliceSearch."""
+    if decision.baseline_apart is None:
         return decision
-    fields = from_json(rows[0][0])
     search = SliceSearch(**fields | {"found": [DepartingSlice(**departing) for departing in fields["found"]]})
     is_worse = any(departing.got_worse for departing in search.found)  # then the first one is
     if decision.conclusion != "FAIL" and not is_worse:
@@ -438,14 +452,9 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
     of_sides, judges, verdicts = ask(store, (_SIDES, sides), (_JUDGES, sides[:1]), (_TESTED, [decision.decision_id]))
     experiments = {record.experiment_id: record for record in records_of(_Experiment, of_sides)}
     candidate = experiments[decision.candidate_experiment_id]
-    tested = {record.name: record for record in records_of(_Tested, verdicts)}
     (uncommitted,) = ask(store, (_MESSAGE, [uncommitted_id(candidate.run_group)]))
     yield from (sentence for (sentence,) in uncommitted)
-    for rule in decision.rules:
-        yield from _of_rule(rule, tested.get(rule.metric))
-    for name, row in sorted(tested.items()):
-        yield from _of_pairs(name, row, decision.n_shared)
-    yield from _of_directions(candidate, tested.values())
+    yield from limits_of_figures(decision, candidate.spec, records_of(Tested, verdicts))
     metrics = _metrics_of_rules(decision, candidate)
     specs = specs_with_steps(store, [side for side in sides if side])
     panels = {(panel.owner, panel.metric): panel for panel in panels_in(store, specs) if panel.metric in metrics}
@@ -466,7 +475,7 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
         yield f"the candidate is {candidate.state}{f': {candidate.reason}' if candidate.reason else ''}"
 
 
-def _of_rule(rule: RuleOutcome, tested: _Tested | None) -> Iterator[str]:
+def _of_rule(rule: RuleOutcome, tested: Tested | None) -> Iterator[str]:
     if _is_untested(rule):  # its text says why
         return
     name, n = f"{rule.metric}, {rule.name}", rule.n
@@ -499,7 +508,7 @@ def _is_untested(rule: RuleOutcome) -> bool:
     return rule.value is None or not has_interval or rule.reason_code == "below_min_examples"
 
 
-def _missing(rule: RuleOutcome, tested: _Tested | None) -> str:
+def _missing(rule: RuleOutcome, tested: Tested | None) -> str:
     """Return how many values are missing for a rule, and what they can change at worst."""
     count = f"{rule.n_missing} missing value{'' if rule.n_missing == 1 else 's'}"
     if rule.reason_code == "missing_unbounded":
@@ -515,9 +524,9 @@ def _interval(rule: RuleOutcome, low: float | None, high: float | None) -> str:
     return rule_texts(rule, None, low, high)[1]
 
 
-def _of_directions(candidate: _Experiment, tested: Iterable[_Tested]) -> Iterator[str]:
+def _of_directions(spec: Json, tested: Iterable[Tested]) -> Iterator[str]:
     """Yield each metric whose direction is assumed, or that is said to have no rare losses, once for all its slices."""
-    declared = (from_json(candidate.spec) or {}).get("metrics") or {}
+    declared = (from_json(spec) or {}).get("metrics") or {}
     means: dict[str, list[float | None]] = {}
     for row in tested:
         means.setdefault(row.metric, []).extend((row.candidate_mean, row.baseline_mean))
@@ -529,7 +538,7 @@ def _of_directions(candidate: _Experiment, tested: Iterable[_Tested]) -> Iterato
             yield f"{metric}: the spec says that rare worst values cannot occur (rare_losses: false)"
 
 
-def _of_pairs(name: str, tested: _Tested, n_shared: int | None) -> Iterator[str]:
+def _of_pairs(name: str, tested: Tested, n_shared: int | None) -> Iterator[str]:
     if tested.warning:
         yield f"{name}: {tested.warning}"
     if name == LATENCY and n_shared and 0 < tested.n_pairs < n_shared:
@@ -641,6 +650,6 @@ def _of_looks(store: Store, decision: Decision, experiments: Mapping[str, "_Expe
 _SIDES = f"select {fields_of(_Experiment)} from experiments where experiment_id in ($1, $2)"
 
 _TESTED = f"""
-select concat_ws('@', metric, slice) as name, {fields_of(_Tested).removeprefix("name, ")} from verdicts
+select concat_ws('@', metric, slice) as name, {fields_of(Tested).removeprefix("name, ")} from verdicts
 where run_group = $1
 """

@@ -5,18 +5,20 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from evalflows.reports.candidates import CandidatesOfGate
-from evalflows.reports.comparison import ComparisonReport, Overview
 from evalflows.reports.decisions import Decision
 from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport
-from evalflows.reports.previous_runs import PreviousRun
 from evalflows.reports.results import Result
 from evalflows.reports.worst import WorstExamples, WorstItem
 from evalflows.specs.hints import Hint
 from evalflows.store.queries.conclusions import VERDICT_FIELDS
 from evalflows.store.records import DecisionConclusion, from_json
+
+if TYPE_CHECKING:
+    from evalflows.reports.comparison import ComparisonReport, Overview
+    from evalflows.reports.previous_runs import PreviousRun
 
 Document = dict[str, Any]
 
@@ -32,8 +34,8 @@ def document(
     reports: Sequence[ExperimentsReport],
     *,
     candidates: Sequence[Decision | CandidatesOfGate] = (),
-    comparison: ComparisonReport | None = None,
-    previous: Sequence[PreviousRun] = (),
+    comparison: "ComparisonReport | None" = None,
+    previous: "Sequence[PreviousRun]" = (),
     calls_made: int | None = None,
     next_command: Hint,
 ) -> Document:
@@ -83,7 +85,7 @@ def document(
 
 
 def listed(
-    experiments: Sequence[ExperimentOverview], comparisons: Sequence[Overview], gates: Mapping[str, Mapping[str, str]]
+    experiments: Sequence[ExperimentOverview], comparisons: "Sequence[Overview]", gates: Mapping[str, Mapping[str, str]]
 ) -> list[Document]:
     """Return what `ls` prints: experiments with the conclusions of their gates, and comparisons, newest first."""
     rows = [
@@ -159,7 +161,7 @@ def _decision(decision: Decision) -> Document:
     }
 
 
-def _comparison(report: ComparisonReport) -> Document:
+def _comparison(report: "ComparisonReport") -> Document:
     return {
         **asdict(report.overview),
         "win_rates": [{**asdict(rate), "verdict": rate.verdict_text} for rate in report.win_rates],

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evalflows.reports.candidates import CandidatesOfGate, best_of, candidates_of_gates, passing
-from evalflows.reports.comparison import ComparisonReport, Overview, comparison_report
 from evalflows.reports.confusion import Confusion
 from evalflows.reports.decisions import Decision, decisions_of, find_decision, with_limits, with_manifests
 from evalflows.reports.documents import Document, document
@@ -32,6 +31,7 @@ from evalflows.store.store import Store
 
 if TYPE_CHECKING:
     from evalflows.analysis.grid import Grid
+    from evalflows.reports.comparison import ComparisonReport, Overview
     from evalflows.reports.diff import ExperimentsDiff
     from evalflows.reports.previous_runs import PreviousRun
 
@@ -66,7 +66,7 @@ def after_experiments(
     *,
     spec: str | None = None,
     explained: bool = False,
-    compared: Overview | None = None,
+    compared: "Overview | None" = None,
     experiments: Sequence[str] | None = None,
     since: "Sequence[PreviousRun]" = (),
     best: Collection[str] = (),
@@ -122,7 +122,7 @@ def after_diff(store: Store, diff: "ExperimentsDiff") -> Hint | None:
     return hints.plan(candidate) if is_open else hints.show_all(candidate)
 
 
-def after_comparison(store: Store, overview: Overview) -> Hint:
+def after_comparison(store: Store, overview: "Overview") -> Hint:
     """Return the command that fits a comparison: the rest of it, or its pairs."""
     if overview.state != "completed":
         return _after_unfinished(store, overview.comparison_id, overview.state)
@@ -477,7 +477,7 @@ def decisions_page(decisions: Sequence[Decision], address: Address | None = nowh
     return "\n\n".join(parts)
 
 
-def comparison_page(report: ComparisonReport, address: Address = nowhere) -> str:
+def comparison_page(report: "ComparisonReport", address: Address = nowhere) -> str:
     """Return the page of a comparison: its summary, win rates, ranking, judge biases, and the command for more."""
     rates = [
         (
@@ -563,12 +563,18 @@ class ReportedComparison:
     identity: str
 
     @property
+    def report(self) -> "ComparisonReport":
+        from evalflows.reports.comparison import comparison_report  # late: few references mean a comparison
+
+        return comparison_report(self.store, self.identity)
+
+    @property
     def markdown(self) -> str:
-        return comparison_page(comparison_report(self.store, self.identity)) + "\n"
+        return comparison_page(self.report) + "\n"
 
     @property
     def document(self) -> Document:
-        report = comparison_report(self.store, self.identity)
+        report = self.report
         return document([], comparison=report, next_command=after_comparison(self.store, report.overview))
 
     @property

@@ -1,7 +1,7 @@
 """Which examples to show after the figures: those on which a candidate did worst, each in a few lines."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice, zip_longest
 from textwrap import wrap
@@ -312,28 +312,52 @@ def worst_of(store: Store, results: Sequence[Result], decisions: Sequence[Decisi
     else the one with the largest drop. Without a baseline, return the lowest scores of all metrics. None if nothing got
     worse, or if all answers have the same scores. Examples that are `hidden` are left out.
     """
-    outcomes = {
+    if any(result.baseline_experiment_id for result in results):
+        found = drops(
+            results,
+            decisions,
+            lambda result: is_higher_better(store, result.experiment_id, base_metric(result.metric)),
+            lambda result: _items(store, result, SHOWN, hidden),
+        )
+        return found and Worst(examples=[found[1]], command=drops_command(store, found[0]))
+    return _lowest(store, results, _outcomes(decisions), hidden)
+
+
+def _outcomes(decisions: Sequence[Decision]) -> Outcomes:
+    return {
         (decision.candidate_experiment_id, metric_of(rule.metric)): rule.outcome
         for decision in decisions
         for rule in sorted(decision.rules, key=lambda rule: rule.outcome == "broken")
     }
-    if any(result.baseline_experiment_id for result in results):
-        return _drops(store, results, outcomes, hidden)
-    return _lowest(store, results, outcomes, hidden)
 
 
-def _drops(store: Store, results: Sequence[Result], outcomes: Outcomes, hidden: Set[str]) -> Worst | None:
+def drops(
+    results: Sequence[Result],
+    decisions: Sequence[Decision],
+    is_higher_better: Callable[[Result], bool],
+    items_of: Callable[[Result], Sequence[WorstItem]],
+) -> tuple[Result, WorstExamples] | None:
+    """Return the result that is worst off and has examples that got worse, with these; None if there is none.
+
+    `items_of` gives the examples that got worse by a result, and `is_higher_better` the direction of its metric.
+    """
+    outcomes = _outcomes(decisions)
     ranked = sorted(
         (
-            (_rank(result, outcomes.get((result.experiment_id, result.metric))), _loss(store, result), index, result)
+            (
+                _rank(result, outcomes.get((result.experiment_id, result.metric))),
+                (1 if is_higher_better(result) else -1) * (result.difference or 0.0),  # drops are negative
+                index,
+                result,
+            )
             for index, result in enumerate(results)
             if result.baseline_experiment_id and _has_examples(result, outcomes)
         ),
         key=lambda ranked: ranked[:3],
     )
     for *_, result in ranked:
-        if items := _items(store, result, SHOWN, hidden):
-            return Worst(examples=[_of_result(result, items)], command=drops_command(store, result))
+        if items := items_of(result):
+            return result, _of_result(result, items)
     return None
 
 
@@ -346,12 +370,6 @@ def _has_examples(result: Result, outcomes: Outcomes) -> bool:
     """Return whether examples explain a metric: not those of labels, nor measures, unless a rule on one is broken."""
     is_broken = outcomes.get((result.experiment_id, result.metric)) == "broken"
     return result.shares is None and result.scored > 0 and (result.metric not in MEASURES or is_broken)
-
-
-def _loss(store: Store, result: Result) -> float:
-    """Return how much lower the metric is, in its own direction; negative numbers are drops."""
-    sign = 1 if is_higher_better(store, result.experiment_id, base_metric(result.metric)) else -1
-    return sign * (result.difference or 0.0)
 
 
 def _lowest(store: Store, results: Sequence[Result], outcomes: Outcomes, hidden: Set[str]) -> Worst | None:
@@ -424,9 +442,14 @@ def _items(store: Store, result: Result, count: int | None, hidden: Set[str]) ->
     """Return the worst examples of which all values are known, without those that are hidden."""
     baseline = result.baseline_experiment_id
     items = worst_items(store, result.experiment_id, baseline, result.metric, count)
-    items = items[: items[0].n_worse] if items and baseline else items  # without those that only lack a value
-    known = [item for item in items if item.value is not None and (item.baseline_value is not None or not baseline)]
+    known = dropped(items) if baseline else [item for item in items if item.value is not None]
     return [item for item in known if item.example_id not in hidden]
+
+
+def dropped(items: Sequence[WorstItem]) -> list[WorstItem]:
+    """Return the items that got worse, without those that only lack a value."""
+    worse = items[: items[0].n_worse] if items else []
+    return [item for item in worse if item.value is not None and item.baseline_value is not None]
 
 
 def drops_command(store: Store, result: Result) -> Hint:

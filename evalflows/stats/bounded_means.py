@@ -132,7 +132,7 @@ def _grouped(values: FloatArray) -> FloatArray:
 def _solved(points: _Points, wanted: float) -> FloatArray:
     """Return the bounds at a normal quantile, by regula falsi (Illinois); those above the mean are the mean."""
     low, at_low = np.zeros(len(points.values)), points.quantile_at_mean
-    is_mean = at_low <= wanted
+    is_mean = at_low <= wanted + TOLERANCE  # nearer to the mean, rounding is all that a bound would consist of
     spread = np.ptp(points.values, axis=1) / np.maximum(points.values.std(axis=1), 1e-300)
     high = -min(wanted, -0.01) * spread / math.sqrt(points.counts.sum())
     at_high, found = points.quantiles(high)
@@ -140,7 +140,7 @@ def _solved(points: _Points, wanted: float) -> FloatArray:
         low, at_low = np.where(is_short, high, low), np.where(is_short, at_high, at_low)
         high = np.where(is_short, 2 * high, high)
         at_high, found = points.quantiles(high)
-    lower, upper = at_low - wanted, at_high - wanted
+    lower, upper = np.where(is_mean, 1.0, at_low - wanted), at_high - wanted
     for _ in range(100):
         middle = high - upper * (high - low) / np.where(upper == lower, -1.0, upper - lower)
         at_middle, found = points.quantiles(middle)

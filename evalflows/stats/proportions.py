@@ -3,12 +3,12 @@ distributions that they need."""
 
 import math
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
-from importlib.util import find_spec, module_from_spec
 from types import ModuleType
 from typing import Any
 
@@ -102,27 +102,38 @@ def checked_bounds(bounds: tuple[float, float] | None, **values: FloatArray) -> 
     return lowest, highest
 
 
-class _Unloaded(ModuleType):
-    """A package whose parts can be imported, and whose own code is loaded once something asks it for a name."""
+_loading = threading.Lock()
+
+
+class _Bare(ModuleType):
+    """scipy.special while its functions are loaded from it; to other threads it is all of it."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") and name != "__all__":  # which some ask of all modules
+        if threading.get_ident() == self.__dict__["loads"]:
             raise AttributeError(name)
-        if sys.modules.get(self.__name__) is self:
-            sys.modules.pop(self.__name__, None)
-        return getattr(import_module(self.__name__), name)
+        with _loading:  # then it is no longer in the way
+            return getattr(import_module(self.__name__), name)
 
 
 @cache
 def special_functions() -> Any:
-    """Return the compiled functions that scipy.special has. Its own code loads much of numpy beside them, and takes
-    five times as long."""
-    spec = find_spec("scipy.special")
-    if "scipy.special" not in sys.modules and spec is not None:
-        package = module_from_spec(spec)
-        package.__class__ = _Unloaded
-        sys.modules.setdefault(package.__name__, package)
-    return import_module("scipy.special._ufuncs")
+    """Return the functions of scipy.special for numpy's arrays, when they are first needed.
+
+    The rest of scipy.special, such as the same functions for other arrays and their documents, takes 0.1 s to load.
+    """
+    whole = "scipy.special"
+    with _loading:
+        if whole in sys.modules:
+            return import_module(whole)  # another thread may be loading it
+        import scipy  # type: ignore[import-untyped, unused-ignore]
+
+        bare = _Bare(whole)
+        bare.__dict__.update(loads=threading.get_ident(), __path__=[f"{scipy.__path__[0]}/special"])
+        sys.modules[whole] = bare
+        try:
+            return import_module(f"{whole}._ufuncs")
+        finally:
+            del sys.modules[whole]
 
 
 def wilson_interval(yes: int, n: int, *, confidence_level: float) -> tuple[float, float]:

@@ -1,10 +1,11 @@
-"""pyarrow and numpy, which are imported when first used: a command that only queries needs neither, and importing them
+"""pyarrow, numpy and DuckDB, which are imported when first used: few commands need all of them, and importing them
 takes longer than most queries."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import duckdb
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -25,6 +26,6 @@ else:
             setattr(self, name, value := getattr(module, name))
             return value
 
-    np, pa, pc, pq = map(_Late, ("numpy", "pyarrow", "pyarrow.compute", "pyarrow.parquet"))
+    duckdb, np, pa, pc, pq = map(_Late, ("duckdb", "numpy", "pyarrow", "pyarrow.compute", "pyarrow.parquet"))
 
-__all__ = ("np", "pa", "pc", "pq")
+__all__ = ("duckdb", "np", "pa", "pc", "pq")

@@ -18,8 +18,7 @@ from typing import IO, Any
 from evalflows.specs import hints
 from evalflows.specs.errors import StorageError
 from evalflows.store.arrow import pa, pq
-from evalflows.store.file_systems import known
-from evalflows.store.object_store import ObjectFiles
+from evalflows.store.file_systems import is_mirrored, known
 
 CHECKSUM_KEY = b"evalflows.sha256"
 """The key of the checksum in a file's metadata."""
@@ -120,7 +119,7 @@ def file_damage(fs: Any, path: str, state: object = None, *, thoroughly: bool = 
     if state is not None and known(fs, "hashes").get(path, (None, ""))[0] == state:
         return None
     damage, digest = _read(fs, path, thoroughly)
-    if damage is not None and isinstance(fs, ObjectFiles):  # it may be the mirror's copy only
+    if damage is not None and is_mirrored(fs):  # it may be the mirror's copy only
         fs.renew(path)
         damage, digest = _read(fs, path, thoroughly)
     if damage is None and digest is not None and state is not None:

@@ -24,23 +24,23 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
-
-import duckdb
-from fsspec import AbstractFileSystem
+from typing import TYPE_CHECKING, Any
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.home import keep_note, note, private_folder
+from evalflows.store.arrow import duckdb
 from evalflows.store.copies import FIND_COPIES, NamedFiles, OwnerCopies, TableCopies
 from evalflows.store.damages import Damages
-from evalflows.store.file_systems import LocalFiles
 from evalflows.store.files import file_mode
 from evalflows.store.layout import Layout, every_row, identifier, quoted
 from evalflows.store.marker import restore_empties
 from evalflows.store.records import FINAL
 from evalflows.store.schemas import TABLES
 from evalflows.store.views import HELD_LEASES, view_statements
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 MEMORY_SHARE = 0.5
 """The share of the machine's memory that a restricted query may use."""
@@ -161,6 +161,8 @@ def _copy_kept(connection: duckdb.DuckDBPyConnection, with_packed: bool) -> bool
     if _is_copied(connection, path):
         return True
     with suppress(OSError, duckdb.Error), _whole(path) as temporary, tempfile.TemporaryDirectory() as empty:
+        from evalflows.store.local_files import LocalFiles  # late: fsspec is slow to load
+
         restore_empties(Layout(empty), LocalFiles(), all_of_them=True)  # types of columns come from no store either
         with duckdb.connect(str(temporary), config=_FORMAT) as kept:
             for statement in _statements(empty, with_packed):

@@ -11,16 +11,15 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import IO, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-from weakref import WeakSet
-
-from fsspec.implementations.local import LocalFileSystem
-from obstore.store import MemoryStore, from_url
 
 from evalflows.specs.errors import StorageError, describe
 from evalflows.store.layout import Layout
-from evalflows.store.object_store import Mirror, ObjectFiles, one_line_errors
+
+if TYPE_CHECKING:
+    from evalflows.store.local_files import LocalFiles
+    from evalflows.store.object_store import ObjectFiles
 
 MEMORY = "memory"
 SCHEMES = ("s3", MEMORY)
@@ -49,19 +48,15 @@ def files_at(layout: Layout) -> Any:
     key = (layout.root, *(os.environ.get(name) for name in (*_ENDPOINTS, "AWS_ACCESS_KEY_ID")))
     with _opening:
         if key not in _opened:
+            from evalflows.store.local_files import LocalFiles  # late: fsspec takes as long to load as numpy
+
             _opened[key] = LocalFiles() if layout.is_local else _object_files(layout.root)
         return _opened[key]
 
 
-class LocalFiles(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """The local file system, for the files of one store."""
-
-    cachable = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.locked = WeakSet[IO[bytes]]()
-        """The files of the leases that this process has."""
+def is_mirrored(fs: Any) -> bool:
+    """Return whether a store's files are objects, of which a mirror has copies."""
+    return hasattr(fs, "mirror")
 
 
 def known(fs: Any, what: str) -> dict[str, tuple[object, Any]]:
@@ -72,12 +67,12 @@ def known(fs: Any, what: str) -> dict[str, tuple[object, Any]]:
 
 def readable(layout: Layout, fs: Any) -> Layout:
     """Return the layout of the folder in which DuckDB reads a store's files: an object store's mirror."""
-    return fs.mirror.layout if isinstance(fs, ObjectFiles) else layout
+    return fs.mirror.layout if is_mirrored(fs) else layout
 
 
 def readable_paths(fs: Any, paths: Iterable[str]) -> list[str]:
     """Return the paths at which DuckDB reads files. Raise StorageError for an object that has gone."""
-    return [_copy(fs, path) if isinstance(fs, ObjectFiles) else path for path in paths]
+    return [_copy(fs, path) if is_mirrored(fs) else path for path in paths]
 
 
 def _copy(fs: ObjectFiles, path: str) -> str:
@@ -87,16 +82,16 @@ def _copy(fs: ObjectFiles, path: str) -> str:
 
 def follow(fs: Any) -> None:
     """Bring an object store's mirror to its present state."""
-    if isinstance(fs, ObjectFiles):
+    if is_mirrored(fs):
         fs.follow()
 
 
 @contextmanager
 def noting_downloads(fs: Any, note: Callable[[], object]) -> Iterator[None]:
     """Call `note` at the end of a block in which files of the mirror were downloaded."""
-    before = fs.n_downloads if isinstance(fs, ObjectFiles) else 0
+    before = fs.n_downloads if is_mirrored(fs) else 0
     yield
-    if isinstance(fs, ObjectFiles) and fs.n_downloads != before:
+    if is_mirrored(fs) and fs.n_downloads != before:
         note()
 
 
@@ -108,7 +103,7 @@ def _leave() -> None:
     """In a forked process, open stores anew, and close the files of leases: they would keep a lease after the process
     that has it was killed."""
     for fs in _opened.values():
-        for file in [*fs.locked] if isinstance(fs, LocalFiles) else ():
+        for file in () if is_mirrored(fs) else [*fs.locked]:
             file.close()
     _opened.clear()
 
@@ -117,6 +112,10 @@ os.register_at_fork(after_in_child=_leave)
 
 
 def _object_files(root: str) -> ObjectFiles:
+    from obstore.store import MemoryStore, from_url
+
+    from evalflows.store.object_store import Mirror, ObjectFiles, one_line_errors
+
     scheme, _, rest = root.partition("://")
     if scheme not in SCHEMES or not rest:
         raise ValueError(f"got {root!r}, wanted a folder or s3://bucket/prefix")

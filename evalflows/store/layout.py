@@ -17,6 +17,9 @@ from evalflows.store.schemas import TABLES, Table, columns_of
 
 DEFAULT_ROOT = "data/store"
 
+MANIFESTS = "manifests"
+"""The folder of the manifests, which readers need not list."""
+
 INPUT_GROUPS = "input_groups"
 """The folder that notes which examples of snapshots have inputs that are alike."""
 

@@ -20,17 +20,20 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.file_locks import try_lock
-from evalflows.store.file_systems import LocalFiles, storage_errors
-from evalflows.store.object_store import ObjectFiles
+from evalflows.store.file_systems import storage_errors
 from evalflows.store.records import now
 from evalflows.store.store import Store
+
+if TYPE_CHECKING:
+    from evalflows.store.local_files import LocalFiles
+    from evalflows.store.object_store import ObjectFiles
 
 TRIES = 5
 """Attempts to lock a file before its holder is named: another process may lock it only to see whether it is free."""
@@ -117,7 +120,7 @@ class FileLease:
 
     poll_s = 0.2
 
-    def __init__(self, fs: LocalFiles, path: Path) -> None:
+    def __init__(self, fs: "LocalFiles", path: Path) -> None:
         self._fs, self._path = fs, path
         self._file: IO[bytes] | None = None
 
@@ -201,7 +204,7 @@ class ObjectLease:
 
     poll_s = 2.0
 
-    def __init__(self, fs: ObjectFiles, path: str, on_loss: Callable[[], object]) -> None:
+    def __init__(self, fs: "ObjectFiles", path: str, on_loss: Callable[[], object]) -> None:
         self._fs, self._path, self._on_loss = fs, path, on_loss
         self._own: Holder | None = None
         self._version: str | None = None
@@ -298,7 +301,7 @@ class ObjectLease:
             return None
 
 
-def claim(fs: ObjectFiles, path: str) -> None:
+def claim(fs: "ObjectFiles", path: str) -> None:
     """Find out whether the server honours conditions; if not, say so, and make this process the only writer.
 
     A process keeps that until it ends. Raise InputError if another process has it, and StorageError if it was lost. Of

@@ -35,8 +35,7 @@ from evalflows.store.checksums import sha256_of
 from evalflows.store.file_states import packed_states, state_of
 from evalflows.store.file_systems import storage_errors
 from evalflows.store.files import StagedFile, stage_file, stage_renamed, write_bytes
-from evalflows.store.layout import Layout, StoredFile
-from evalflows.store.object_store import MANIFESTS
+from evalflows.store.layout import MANIFESTS, Layout, StoredFile
 from evalflows.store.records import now
 from evalflows.store.schemas import TABLES, schema_of
 

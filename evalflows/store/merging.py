@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-
 from evalflows.specs.errors import StorageError
-from evalflows.store.arrow import np, pa, pq
+from evalflows.store.arrow import duckdb, np, pa, pq
 from evalflows.store.checksums import verify
 from evalflows.store.file_states import state_of
 from evalflows.store.file_systems import readable_paths, storage_errors

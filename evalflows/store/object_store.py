@@ -32,7 +32,7 @@ from obstore import exceptions
 from evalflows.specs.errors import StorageError
 from evalflows.specs.file_locks import try_lock
 from evalflows.specs.home import home_root
-from evalflows.store.layout import Layout, StoredFile
+from evalflows.store.layout import MANIFESTS, Layout, StoredFile
 
 if TYPE_CHECKING:
     from obstore import PutMode
@@ -51,8 +51,6 @@ LEFT_S = 86_400.0
 Written = TypeVar("Written")
 Answer = TypeVar("Answer")
 
-MANIFESTS = "manifests"
-"""The folder that readers need not list."""
 LISTED = 1000
 """Objects that a server lists at once."""
 

@@ -346,6 +346,12 @@ class _Texts:
         return Column(pa.chunked_array(self._blocks, pa.string()))
 
 
+def examples_in_memory(rows: Sequence[ExampleRow]) -> Examples:
+    """Return examples that are in memory, in their order."""
+    ids, clusters = [row.example_id for row in rows], [row.cluster for row in rows]
+    return Examples(lambda places: (rows[place] for place in places), ids, clusters)
+
+
 def to_examples(rows: Iterable[tuple[int, Mapping[str, Any]]], where: str, read: Read | None = None) -> Examples:
     """Convert numbered rows to examples, not yet of any snapshot. Pictures, sounds and PDFs become references.
 
@@ -576,6 +582,11 @@ def load_snapshot(store: Store, identity: str) -> Examples:
     path = store.layout.sealed("examples", identity)
     verify(store.filesystem, path, state_of(store.layout, store.filesystem, path))
     return stored(store.filesystem, path)
+
+
+def example_of(row: Mapping[str, Any], position: int, where: str) -> ExampleRow:
+    """Return a row as an example, as `to_examples` does, without reading files that it names."""
+    return _to_example(row, position, where, Finder(attachments.keep, None))
 
 
 def _to_example(given: Mapping[str, Any], position: int, where: str, finder: Finder) -> ExampleRow:

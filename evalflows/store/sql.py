@@ -8,19 +8,19 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
-
-import duckdb
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from evalflows.specs.errors import InputError
-from evalflows.store.arrow import pa
+from evalflows.store.arrow import duckdb, pa
 from evalflows.store.checksums import unreadable_error
 from evalflows.store.database import restrict, time_limit
 from evalflows.store.layout import quoted
 from evalflows.store.leases import held_leases
-from evalflows.store.read_only_files import ReadOnlyFiles
-from evalflows.store.store import DUCKDB_ERRORS, Store, duckdb_error, texts_in
+from evalflows.store.store import Store, duckdb_error, duckdb_errors, texts_in
 from evalflows.store.views import grain, own_views, tables_of, view_statement, views_of
+
+if TYPE_CHECKING:
+    from evalflows.store.read_only_files import ReadOnlyFiles
 
 Record = TypeVar("Record")
 Result = TypeVar("Result")
@@ -226,7 +226,7 @@ def _answered(
         files = store.read_only_files()
         try:
             return run(_restricted(store, files, memory_bytes, views_of(query) or None, with_final=with_final))
-        except (InputError, *DUCKDB_ERRORS) as error:
+        except (InputError, *duckdb_errors()) as error:
             if files.failures and duckdb_error(error):
                 raise unreadable_error(files.failures[0]) from error
             raise
@@ -355,7 +355,7 @@ def _run(
     except duckdb.OutOfMemoryException as error:
         first, *_ = str(error).splitlines()  # the others advise settings that are locked
         raise InputError(f"sql: {first}, wanted a query that needs less") from error
-    except DUCKDB_ERRORS as error:
+    except duckdb_errors() as error:
         raise InputError(f"sql: {_one_line(error)}") from error
 
 

@@ -13,15 +13,13 @@ import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import partial
+from functools import cache, partial
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, TypeVar
-
-import duckdb
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, StorageError
-from evalflows.store.arrow import pa
+from evalflows.store.arrow import duckdb, pa
 from evalflows.store.checksums import sha256_of
 from evalflows.store.copies import OwnerCopies
 from evalflows.store.damages import Damage, damages_of
@@ -34,9 +32,11 @@ from evalflows.store.manifests import WRITTEN, Contents, Written, check_written,
 from evalflows.store.marker import is_packed, prepare, restore_empties
 from evalflows.store.merging import can_stay, merge_parts
 from evalflows.store.packs import files_of, packed_file, sealed_rows
-from evalflows.store.read_only_files import ReadOnlyFiles
 from evalflows.store.schemas import TABLES, check_owner, columns_of, recorded_after, schema_of, to_rows
 from evalflows.store.views import own_tables_of
+
+if TYPE_CHECKING:
+    from evalflows.store.read_only_files import ReadOnlyFiles
 
 Result = TypeVar("Result")
 
@@ -47,25 +47,28 @@ REOPENED = "reopened"
 """The part with the rows that were sealed before an owner was reopened."""
 
 
-DUCKDB_ERRORS = (duckdb.Error, UnicodeDecodeError)
-"""What DuckDB raises; the second where the text of an error quotes damaged bytes."""
+@cache
+def duckdb_errors() -> tuple[type[Exception], type[Exception]]:
+    """Return what DuckDB raises; the second where the text of an error quotes damaged bytes."""
+    return duckdb.Error, UnicodeDecodeError
 
-_OF_QUERY = (
-    *(duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.PermissionException),
-    duckdb.InterruptException,
-)
-"""Errors of DuckDB that no damaged file causes."""
+
+@cache
+def _of_query() -> tuple[type[Exception], ...]:
+    """Return the errors of DuckDB that no damaged file causes."""
+    of_text = duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException, duckdb.PermissionException
+    return *of_text, duckdb.InterruptException
 
 
 def duckdb_error(error: BaseException | None) -> BaseException | None:
     """Return the error of DuckDB that an error is or comes from, None if it is another."""
-    while error is not None and not isinstance(error, DUCKDB_ERRORS):
+    while error is not None and not isinstance(error, duckdb_errors()):
         error = error.__cause__
     return error
 
 
 def _may_be_damage(error: BaseException) -> bool:
-    return (cause := duckdb_error(error)) is not None and not isinstance(cause, _OF_QUERY)
+    return (cause := duckdb_error(error)) is not None and not isinstance(cause, _of_query())
 
 
 class _Steady(NamedTuple):
@@ -241,6 +244,8 @@ class Store:
 
     def read_only_files(self) -> ReadOnlyFiles:
         """Return the files that a connection for SQL of others may open."""
+        from evalflows.store.read_only_files import ReadOnlyFiles  # late: fsspec is slow to load
+
         return ReadOnlyFiles(readable(self.layout, self._fs).root)
 
     def writing_cursor(self) -> duckdb.DuckDBPyConnection:
@@ -436,7 +441,7 @@ class Store:
         with self._seeing(_Steady(alone, tables, may_copy=True, alone=True)):
             try:
                 result = read()
-            except DUCKDB_ERRORS:  # of a file that was replaced or is damaged, which reading all files finds
+            except duckdb_errors():  # of a file that was replaced or is damaged, which reading all files finds
                 return None
         return (result,) if self._states_alone(tables) == alone else None
 
@@ -451,7 +456,7 @@ class Store:
             try:
                 with self._seeing(_Steady(before, tables, may_copy)):
                     result = read()
-            except (InputError, StorageError, *DUCKDB_ERRORS) as error:
+            except (InputError, StorageError, *duckdb_errors()) as error:
                 had_little = isinstance(error, duckdb.OutOfMemoryException) and shared.lift_limit()
                 after = self._states(tables)
                 has_gone = not (before.items() <= after.items() and copies.are_kept)

@@ -13,7 +13,7 @@ from http_application import says, serving_application
 
 from evalflows import run
 from evalflows.analysis.comparability import differences
-from evalflows.analysis.pairing import matched
+from evalflows.analysis.differences import MetricReader
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.store import Store, connect
 from evalflows.store.records import ExperimentRow
@@ -72,7 +72,7 @@ def said_of_two_runs(first: ExperimentSpec, second: ExperimentSpec | Callable[[]
     run(first)
     run(second if isinstance(second, ExperimentSpec) else second())
     new, old = newest(2)
-    shared = matched(Store(), new, old)
+    shared = MetricReader(Store()).matched(new, old)
     return [difference.text for difference in differences(new, old, shared, first, ({}, {}), ({}, {}))]
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -88,6 +89,51 @@ def test_a_command_decides_on_two_files(tmp_path: Path) -> None:
     assert rows == [("FAIL",)]
     shown = CliRunner().invoke(cli, ["explain", "decide", "--again"])
     assert shown.exit_code == 0 and "FAIL" in shown.stdout, shown.output
+
+
+@pytest.mark.parametrize(
+    "options", [(), ("--gates", "RULES", "--slice", "topic"), ("--gates", "RULES", "--cluster", "doc")]
+)
+def test_a_store_changes_no_figure(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Not the last digit, nor a remark, an example or a slice: of repetitions, errors, missing values, other inputs."""
+    rules = tmp_path / "rules.yaml"
+    gates = [
+        {"name": "no worse", "non_inferiority": {"right": 0.1, "grade": 0.05}},
+        {"name": "floor", "superiority": {"right": 0}, "confident_thresholds": {"right": 0.5}},
+    ]
+    metrics = {"right": {"pass_k": [1]}, "grade": {"range": [0, 1], "margin": 0.1}}
+    rules.write_text(json.dumps({"gates": gates, "metrics": metrics}))
+    files = []
+    for seed, name in enumerate(("old", "new", "short")):
+        made, rows = np.random.default_rng(seed), []
+        for n, repetition in ((n, repetition) for n in range(80 - 10 * (name == "short")) for repetition in range(2)):
+            scores: dict[str, Any] = {
+                "right": float(made.random() < 0.8 - seed / 5),
+                "grade": round(made.random(), 2),
+                "cost": n % 3,
+            }
+            scores |= {"grade": None} if n % 17 == repetition else {}
+            failed = {**dict.fromkeys(scores), "error": "boom"} if name == "new" and n % 23 == 0 else {}
+            fields = {"id": n, "repetition": repetition, "topic": "abc"[n % 3], "doc": f"d{n // 2}"}
+            asks = {"question": f"What is {n}{' now' * (name == 'short' and n == 5)}?", "answer": f"<think>{n}"}
+            rows += [fields | asks | scores | failed] if (name, n, repetition) != ("new", 9, 1) else []
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text("\n".join(map(json.dumps, rows)))
+        files.append(str(path))
+    given = [*files, *(str(rules) if one == "RULES" else one for one in options), "--json", "-"]
+    alone, kept = (asked(*given, *option) for option in ((), ("--store",)))
+    assert alone.exit_code == kept.exit_code == (1 if options else 0), alone.output
+    pattern = r"\b(?:exp|group|dec)-[\w-]+|\d{4}-\d\d-\d\dT[\d:.+]+"
+    contents = []
+    for done in (alone, kept):
+        names: dict[str, str] = {}
+        text = re.sub(pattern, lambda found: names.setdefault(found[0], f"id {len(names)}"), done.stdout)  # noqa: B023
+        contents.append(json.loads(text) | {"next": None, "next_is_for_person": None})
+    for content in contents:
+        for one in (*content["decisions"], *content["experiments"]):
+            one |= dict.fromkeys(("manifest_sha256", "started_at", "ended_at", "decided_at"))
+    assert contents[0] == contents[1]
+    assert contents[0]["worst_examples"] and contents[0]["failures"] and len(contents[0]["metrics"]) >= 9
 
 
 @pytest.mark.parametrize(

@@ -104,3 +104,10 @@ def test_of_so_many_times_as_many_pairs_it_is_what_they_would_give() -> None:
     few = paired_differences(candidate[:5], baseline[:5], bounds=RANGE)
     tripled = paired_differences(np.tile(candidate[:5], 3), np.tile(baseline[:5], 3), bounds=RANGE)
     assert few.of_size(120).interval_at(0.95)[0] == pytest.approx(tripled.interval_at(0.95)[0], abs=1e-3)
+
+
+@pytest.mark.parametrize("below", [0.0, 2.0**-54, 1e-12])
+def test_at_half_it_is_the_mean_also_without_skew(below: float) -> None:
+    """Where the quantile of the mean is 0 but for rounding."""
+    values = np.repeat([0.0, -0.5, -1.0], [6, 13, 5])[None]  # with the worst value as many of either end
+    assert lower_bounds(values, np.full(1, -1.0), 0.5 - below)[0] == pytest.approx(-0.5, abs=1e-9)

@@ -1,5 +1,7 @@
 """The progress of experiments and comparisons: what is done, what is missing and why, and what can be tried again."""
 
+from __future__ import annotations  # types of libraries that are imported when first used
+
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -7,10 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import duckdb
-
 from evalflows.specs.errors import StorageError
 from evalflows.specs.metric_names import MEASURES
+from evalflows.store.arrow import duckdb
 from evalflows.store.file_states import states_of
 from evalflows.store.file_systems import readable_paths
 from evalflows.store.files import count_rows

@@ -87,7 +87,11 @@ class SharedExamples:
 
 def shared_examples(store: Store, experiments: Sequence[ExperimentRow]) -> SharedExamples:
     """Return the examples with the same id and the same inputs in all experiments."""
-    snapshots = [*{row.snapshot_id: load_snapshot(store, row.snapshot_id) for row in experiments}.values()]
+    return shared_among([*{row.snapshot_id: load_snapshot(store, row.snapshot_id) for row in experiments}.values()])
+
+
+def shared_among(snapshots: Sequence[Examples]) -> SharedExamples:
+    """Return the examples with the same id and the same inputs in all snapshots."""
     first, *others = snapshots
     known = [frozenset(other.ids) for other in others]
     everywhere = [number for number, name in enumerate(first.ids) if all(name in ids for ids in known)]

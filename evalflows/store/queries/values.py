@@ -1,5 +1,7 @@
 """The values of an experiment's metrics per example and per run, for statistics, on all or some examples."""
 
+from __future__ import annotations  # types of libraries that are imported when first used
+
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -7,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.grouping import grouped
+from evalflows.store.arrow import pa
 from evalflows.store.layout import quoted
 from evalflows.store.query_process import OF_COMMANDS, QueryProcesses, RowsOf
 from evalflows.store.records import ExperimentRow
@@ -96,7 +98,7 @@ class MetricValues:
         """The examples that weigh less than others, or nothing."""
         return 0 if self.quarantine is None else int((self.quarantine < 1).sum())
 
-    def in_quarantine(self, weights: Values) -> "MetricValues":
+    def in_quarantine(self, weights: Values) -> MetricValues:
         """Return the values with such weights; those that weigh nothing count neither as scored nor as missing."""
         out = weights == 0
         values, missing = np.where(out, np.nan, self.values), self.missing & ~out

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from past import FAILED, Past
 
-from evalflows.analysis.differences import trial_values
+from evalflows.analysis.differences import MetricReader, trial_values
 from evalflows.specs.metrics import MetricSpec
 from evalflows.stats.means import mean_estimate
 from evalflows.store.queries.values import MetricValues, metric_values
@@ -32,7 +32,8 @@ def found(runs: list[list[float]], **declared: Any) -> dict[str, MetricValues]:
     scores = past.store.read("judgements", row.experiment_id)
     past.store.publish("judgements", row.experiment_id, [replace(score, sampling_rate=0.5) for score in scores])
     (metric,) = (one for one in metric_values(past.store, row) if one.metric == "reward")
-    return {one.metric: one for one in trial_values(past.store, row, metric, MetricSpec.model_validate(declared))}
+    trials = MetricReader(past.store).trials
+    return {one.metric: one for one in trial_values(trials, row, metric, MetricSpec.model_validate(declared))}
 
 
 def share(runs: list[float], k: int, passes: Any) -> float:

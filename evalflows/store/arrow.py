@@ -1,10 +1,11 @@
 """pyarrow and numpy, which are imported when first used: a command that only queries needs neither, and importing them
-takes longer than most queries."""
+takes longer than most queries; and DuckDB without its interface for relations, which takes most of its import."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    import duckdb
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -26,5 +27,12 @@ else:
             return value
 
     np, pa, pc, pq = map(_Late, ("numpy", "pyarrow", "pyarrow.compute", "pyarrow.parquet"))
+    duckdb = _Late("_duckdb")
 
-__all__ = ("np", "pa", "pc", "pq")
+__all__ = ("duckdb", "np", "pa", "pc", "pq", "with_relations")
+
+
+def with_relations(connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyConnection":
+    """Return a connection with `sql` and what else DuckDB's package adds to all connections when it is imported."""
+    import_module("duckdb")
+    return connection

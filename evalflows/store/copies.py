@@ -14,8 +14,7 @@ import threading
 from collections.abc import Collection, Mapping
 from typing import Any
 
-import duckdb
-
+from evalflows.store.arrow import duckdb
 from evalflows.store.layout import Layout, StoredFile, quoted
 from evalflows.store.layout import files as rows_of_files
 from evalflows.store.schemas import TABLES, columns_of, text_columns

@@ -26,12 +26,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import duckdb
 from fsspec import AbstractFileSystem
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.home import keep_note, note, private_folder
+from evalflows.store.arrow import duckdb
 from evalflows.store.copies import FIND_COPIES, NamedFiles, OwnerCopies, TableCopies
 from evalflows.store.damages import Damages
 from evalflows.store.file_systems import LocalFiles

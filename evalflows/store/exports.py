@@ -14,13 +14,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-import duckdb
-
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import FORMULA, csv_cell
 from evalflows.specs.file_locks import try_lock
-from evalflows.store.arrow import pa, pq
+from evalflows.store.arrow import duckdb, pa, pq
 from evalflows.store.database import FIND_STAGING, STORAGE_VERSION, views_key, write_views
 from evalflows.store.file_states import states_of
 from evalflows.store.layout import identifier, quoted

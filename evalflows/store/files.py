@@ -14,10 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-import duckdb
-
 from evalflows.specs.errors import StorageError
-from evalflows.store.arrow import np, pa, pq
+from evalflows.store.arrow import duckdb, np, pa, pq
 from evalflows.store.checksums import BLANK, CHECKSUM_KEY, Content, damage_error, put_checksum, sha256_of
 from evalflows.store.file_states import state_of
 from evalflows.store.file_systems import storage_errors

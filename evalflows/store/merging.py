@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-
 from evalflows.specs.errors import StorageError
-from evalflows.store.arrow import np, pa, pq
+from evalflows.store.arrow import duckdb, np, pa, pq
 from evalflows.store.checksums import verify
 from evalflows.store.file_states import state_of
 from evalflows.store.file_systems import readable_paths, storage_errors
@@ -96,7 +94,7 @@ def _kept(
         return
     read = readable_paths(fs, paths)
     listed = ", ".join(map(quoted, read))
-    found = connection.sql(
+    found = connection.execute(
         f"""select filename, file_row_number from (
                 select * from read_parquet([{listed}], filename = true, file_row_number = true,
                                            hive_partitioning = false))

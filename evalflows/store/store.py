@@ -17,11 +17,9 @@ from functools import partial
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeVar
 
-import duckdb
-
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, StorageError
-from evalflows.store.arrow import pa
+from evalflows.store.arrow import duckdb, pa
 from evalflows.store.checksums import sha256_of
 from evalflows.store.copies import OwnerCopies
 from evalflows.store.damages import Damage, damages_of

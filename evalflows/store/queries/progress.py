@@ -7,10 +7,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import duckdb
-
 from evalflows.specs.errors import StorageError
 from evalflows.specs.metric_names import MEASURES
+from evalflows.store.arrow import duckdb
 from evalflows.store.file_states import states_of
 from evalflows.store.file_systems import readable_paths
 from evalflows.store.files import count_rows

@@ -6,8 +6,6 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-import yaml
-
 from evalflows.analysis.changes import DepartingSlice, SliceSearch
 from evalflows.analysis.figures import assumed_direction, estimate, figure
 from evalflows.analysis.judge_exclusions import panels_in, specs_with_steps, stepped_in
@@ -345,6 +343,8 @@ def _settings(decision: Decision) -> Iterator[str]:
     commit = f"; your repository at commit {decision.git_commit[:12]}" if decision.git_commit else ""
     yield f"confidence level {decision.confidence_level:g}; evalflows {decision.evalflows_version}{commit}"
     policy = {name: value for name, value in from_json(decision.policy).items() if value not in (None, {}, [])}
+    import yaml  # late: it is slow to import
+
     yield from yaml.safe_dump(policy, sort_keys=False, allow_unicode=True).splitlines()
 
 

@@ -23,14 +23,14 @@ from evalflows.store.store import Store
 ROOT = Path(__file__).parent.parent.parent
 SLOW = (
     *("duckdb", "fastapi", "great_expectations", "httpx2", "jinja2", "numpy", "openai", "pandas", "prefect"),
-    *("pyarrow", "pyarrow.compute", "pydantic", "scipy"),
+    *("pyarrow", "pyarrow.compute", "pydantic", "scipy", "yaml"),
 )
 STORE: set[str] = set()
 """Of a command that asks the store by SQL: DuckDB, without its interface for relations, which is slow to import."""
 RELATIONS = {"duckdb"}
 FILES = {*STORE, "numpy", "pyarrow"}
 """Of one that also reads or writes its files."""
-SPECS = {*STORE, "pydantic"}
+SPECS = {*STORE, "pydantic", "yaml"}
 """Of one that also reads specs, among them those of stored experiments."""
 
 PROGRAM = f"""
@@ -59,10 +59,10 @@ NEEDED: dict[str, set[str]] = {
     "compact": STORE,
     "forget --example nobody": SPECS,
     "export preferences kept": STORE,
-    "export parquet bi --only results": RELATIONS,
+    "export parquet bi --only results": {*RELATIONS, "yaml"},
     "export postgres --help": STORE,
     "sql --format parquet --output out.parquet select\t1": {*RELATIONS, *FILES},
-    "connections": {"httpx2", "pydantic"},  # of the list of prices
+    "connections": {"httpx2", "pydantic", "yaml"},  # of the list of prices
     "evaluators": {*SPECS, "numpy"},
     "run no_such_file.yaml": SPECS,
     "robustness --help": STORE,

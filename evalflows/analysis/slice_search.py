@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, combinations, islice, pairwise
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +15,6 @@ from evalflows.analysis.differences import ExperimentPair
 from evalflows.analysis.input_groups import kept_groups, named_groups
 from evalflows.analysis.pairing import paired_metric
 from evalflows.specs.evaluator import as_key
-from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES
 from evalflows.specs.target import RecordedTarget
 from evalflows.stats.slice_contrasts import SliceContrast, slice_contrasts

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
@@ -30,7 +31,6 @@ from obstore import exceptions
 
 from evalflows.specs.errors import StorageError
 from evalflows.specs.file_locks import try_lock
-from evalflows.specs.frozen import dataclass
 from evalflows.specs.home import home_root
 from evalflows.store.layout import Layout, StoredFile
 

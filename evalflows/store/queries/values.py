@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from evalflows.specs.errors import InputError
-from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.store.layout import quoted
 from evalflows.store.query_process import OF_COMMANDS, QueryProcesses, RowsOf

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.segment import Segment, Segments
 
 from evalflows.cli.output import Console, echo
 from evalflows.specs.escaping import one_line
@@ -50,13 +51,17 @@ def print_sections(out: Console, sections: Sequence[Section], most: int, more: s
         for index, section in enumerate(sections)
         if section.items
     }  # an item has a line at least
-    heights: dict[tuple[int, int], int] = {}
+    drawn: dict[tuple[int, int], list[Segment]] = {}  # laid out once, which takes the most time of printing
+
+    def draw(index: int) -> list[Segment]:
+        key = (index, shown[index])
+        if key not in drawn:
+            section = sections[index]
+            drawn[key] = [*out.render(section.draw(section.items[: shown[index]]))] if shown[index] else []
+        return drawn[key]
 
     def height(index: int) -> int:
-        key = (index, shown[index])
-        if key not in heights:
-            heights[key] = _height(out, sections[index], shown[index])
-        return heights[key]
+        return sum(part.text.count("\n") for part in draw(index)) + (sections[index].is_apart and shown[index] > 0)
 
     def spare(index: int) -> int:
         least = sections[index].least
@@ -74,7 +79,7 @@ def print_sections(out: Console, sections: Sequence[Section], most: int, more: s
             continue
         if section.is_apart and not is_first:
             out.print()
-        out.print(section.draw(section.items[:count]), crop=False)  # commands to copy are longer than a line
+        out.print(Segments(draw(index)), crop=False)  # commands to copy are longer than a line
         is_first = False
     hidden: Counter[str] = Counter()
     for index, count in shown.items():
@@ -86,10 +91,3 @@ def print_sections(out: Console, sections: Sequence[Section], most: int, more: s
 def _counted(left: int, what: str) -> str:
     noun, *rest = what.split(" ", 1) if what.startswith("line ") else [what]
     return " ".join([f"{left} {noun}{'s' * (left > 1)}", *rest])
-
-
-def _height(out: Console, section: Section, count: int) -> int:
-    if not count:
-        return 0
-    drawn = section.draw(section.items[:count])
-    return len(out.render_lines(drawn, pad=False)) + section.is_apart

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-import yaml
-
 from evalflows.analysis.changes import DepartingSlice, SliceSearch
 from evalflows.analysis.figures import assumed_direction, estimate, figure
 from evalflows.analysis.judge_exclusions import panels_in, specs_with_steps, stepped_in
@@ -228,10 +226,12 @@ def other_specs(store: Store, decision: Decision) -> list[str]:
 def find_decision(store: Store, reference: str) -> Decision:
     """Find a decision by its id, a unique prefix of it, the gate's name (its newest decision), or the candidate
     experiment's name or id (the newest decision on it). Raise InputError if there is none, or more than one."""
-    by_id = _decisions(store, "starts_with(decision_id, $1)", [reference])
+    meant = "starts_with(decision_id, $1) or $1 in (gate, candidate, candidate_experiment_id)"
+    found = _decisions(store, meant, [reference])
+    by_id = [decision for decision in found if decision.decision_id.startswith(reference)]
     if len(by_id) > 1:
         raise InputError(f"decision {reference!r}: got the prefix of {len(by_id)} ids, wanted a longer one")
-    named = by_id or _decisions(store, "$1 in (gate, candidate, candidate_experiment_id)", [reference])
+    named = by_id or found
     if not named:
         check_left_out(store, f"decision {reference!r}", "decision_id", "experiment_id")
         known = gate_names(store)
@@ -345,6 +345,8 @@ def _settings(decision: Decision) -> Iterator[str]:
     commit = f"; your repository at commit {decision.git_commit[:12]}" if decision.git_commit else ""
     yield f"confidence level {decision.confidence_level:g}; evalflows {decision.evalflows_version}{commit}"
     policy = {name: value for name, value in from_json(decision.policy).items() if value not in (None, {}, [])}
+    import yaml  # late: it is slow to import
+
     yield from yaml.safe_dump(policy, sort_keys=False, allow_unicode=True).splitlines()
 
 

@@ -42,6 +42,12 @@ _OUTPUTS = """
 select run_id, outputs::varchar from outputs where experiment_id in ($1, $2) and list_position($3, run_id) > 0
 """
 
+Side = tuple[str, str | None]
+"""A candidate and its baseline, if there is one, by ids."""
+
+Ranked = tuple[Any, ...]
+"""A row of _WORST after the metric."""
+
 HIDDEN = "single final examples are not shown: show and diff do so with --final, which counts as a look"
 
 SHOWN = 5
@@ -87,9 +93,9 @@ def worst_items(
     """
     sliced = sliced_metric(metric)
     name = base_metric(sliced.metric)
-    sign = 1.0 if is_higher_better(store, candidate, name) else -1.0
     most = count if sliced.path is None else None
-    (ranked,) = ask(store, (_WORST, [candidate, baseline, name, sign, missing_first, most]))
+    sign = 1.0 if is_higher_better(store, candidate, name) else -1.0
+    ranked = _ranked(store, candidate, baseline, {name: sign}, most, missing_first=missing_first)[name]
     if sliced.path is not None:
         from evalflows.store.queries.shared_examples import ids_in  # late: specs are slow to import
 
@@ -99,9 +105,25 @@ def worst_items(
     return _with_texts(store, candidate, baseline, ranked)
 
 
-def _with_texts(
-    store: Store, candidate: str, baseline: str | None, ranked: Sequence[tuple[Any, ...]]
-) -> list[WorstItem]:
+def _ranked(
+    store: Store,
+    candidate: str,
+    baseline: str | None,
+    signs: Mapping[str, float],
+    most: int | None,
+    *,
+    missing_first: bool = False,
+) -> dict[str, list[Ranked]]:
+    """Return at most so many examples by each metric, worst first, without their texts. Lower is worse where its sign
+    is 1, higher where it is -1."""
+    found: dict[str, list[Ranked]] = {metric: [] for metric in signs}
+    values = [candidate, baseline, [*signs], [*signs.values()], missing_first, most]
+    for metric, *row in ask(store, (_WORST, values))[0]:
+        found[metric].append(tuple(row))
+    return found
+
+
+def _with_texts(store: Store, candidate: str, baseline: str | None, ranked: Sequence[Ranked]) -> list[WorstItem]:
     """Return the ranked examples with their texts. Those of all examples might not fit into memory."""
     if not ranked:
         return []
@@ -125,15 +147,26 @@ def _with_texts(
 
 def is_higher_better(store: Store, experiment: str, metric: str) -> bool:
     """Return whether higher is better for a metric, according to the experiment's spec."""
-    query = "select higher_is_better(spec, $2) from experiments where experiment_id = $1"
-    (((higher,),),) = ask(store, (query, [experiment, metric]))
-    return bool(higher)
+    return _directions(store, [(experiment, metric)])[experiment, metric]
+
+
+def _directions(store: Store, metrics: Sequence[tuple[str, str]]) -> dict[tuple[str, str], bool]:
+    """Return the same for some metrics, each of an experiment."""
+    if not metrics:
+        return {}
+    query = """select experiment_id, metric, higher_is_better(spec, metric) from experiments
+               join (select unnest($1) as experiment_id, unnest($2) as metric) using (experiment_id)
+               where is_one_of(experiment_id, $1)"""
+    (rows,) = ask(store, (query, [[pair[column] for pair in metrics] for column in (0, 1)]))
+    return {(experiment, metric): bool(higher) for experiment, metric, higher in rows}
 
 
 _WORST = """
-with runs as (
+with wanted as (
+    select unnest($3) as metric, unnest($4) as sign
+), runs as (
     -- an example without a row was not attempted
-    select e.experiment_id, e.repetitions, x.example_id, x.position, x.content, j.run_id, j.status,
+    select e.experiment_id, w.metric, w.sign, e.repetitions, x.example_id, x.position, x.content, j.run_id, j.status,
            case when j.status = 'scored' then j.value end as value, j.comment, coalesce(j.error, o.error) as error,
            j.repetition, coalesce(j.status, 'not_attempted') in ('failed', 'not_attempted') as is_missing
     from experiments e
@@ -141,36 +174,40 @@ with runs as (
         select snapshot_id, example_id, position, case when $2 is not null then md5(inputs::varchar) end as content
         from examples
     ) x using (snapshot_id)
+    cross join wanted w
     -- the ids are repeated, since DuckDB would otherwise read the rows of all experiments
     left join run_values j
-        on j.experiment_id = e.experiment_id and j.example_id = x.example_id and j.metric = $3
-           and j.experiment_id in ($1, $2)
+        on j.experiment_id = e.experiment_id and j.example_id = x.example_id and j.metric = w.metric
+           and list_contains($3, j.metric) and j.experiment_id in ($1, $2)
     left join outputs o on o.experiment_id = e.experiment_id and o.run_id = j.run_id and o.experiment_id in ($1, $2)
     where e.experiment_id in ($1, $2)
 ), by_experiment as (
-    select experiment_id, example_id, any_value(content) as content, any_value(position) as position,
+    select experiment_id, metric, sign, example_id, any_value(content) as content, any_value(position) as position,
            avg(value) as value,
            count(*) filter (run_id is not null and is_missing) + any_value(repetitions) - count(run_id) as missing,
            -- the run to show: a missing one, else the candidate's worst and the baseline's best
            first({'run_id': run_id, 'comment': comment, 'error': error} order by
                is_missing desc,
-               (case when experiment_id = $1 then $4 else -$4 end) * value nulls last, repetition) as shown
+               (case when experiment_id = $1 then sign else -sign end) * value nulls last, repetition) as shown
     from runs
-    group by experiment_id, example_id
+    group by experiment_id, metric, sign, example_id
 ), paired as (
     select c.*, b.value as baseline_value, coalesce(b.missing, 0) as baseline_missing, b.shown as baseline_shown,
            c.missing + coalesce(b.missing, 0) > 0 as is_missing,
-           $4 * (case when $2 is null then -c.value else b.value - c.value end) as loss
+           c.sign * (case when $2 is null then -c.value else b.value - c.value end) as loss
     from by_experiment c
-    left join by_experiment b on b.experiment_id = $2 and b.example_id = c.example_id and b.content = c.content
+    left join by_experiment b
+        on b.experiment_id = $2 and b.metric = c.metric and b.example_id = c.example_id and b.content = c.content
     where c.experiment_id = $1 and ($2 is null or b.example_id is not null)
 )
-select example_id, shown.run_id, baseline_shown.run_id, value, missing, shown.comment, shown.error,
-       baseline_value, baseline_missing, baseline_shown.error, count(*) filter (loss > 0) over ()
+select metric, example_id, shown.run_id, baseline_shown.run_id, value, missing, shown.comment, shown.error,
+       baseline_value, baseline_missing, baseline_shown.error, count(*) filter (loss > 0) over (partition by metric)
 from paired
 where is_missing or ($2 is null and value is not null) or loss > 0
+qualify $6 is null or $6 >= row_number() over (
+    partition by metric order by $5 and is_missing desc, loss desc nulls last, position
+)
 order by $5 and is_missing desc, loss desc nulls last, position
-limit $6
 """
 
 
@@ -312,15 +349,21 @@ def worst_of(store: Store, results: Sequence[Result], decisions: Sequence[Decisi
     else the one with the largest drop. Without a baseline, return the lowest scores of all metrics. None if nothing got
     worse, or if all answers have the same scores. Examples that are `hidden` are left out.
     """
+    outcomes = _outcomes(decisions)
+    shown = [result for result in results if _has_examples(result, outcomes)]
     if any(result.baseline_experiment_id for result in results):
+        compared = [result for result in shown if result.baseline_experiment_id]
+        signs = _signs(store, compared)
+        first = _first_ranked(store, signs)
         found = drops(
-            results,
+            compared,
             decisions,
-            lambda result: is_higher_better(store, result.experiment_id, base_metric(result.metric)),
-            lambda result: _items(store, result, SHOWN, hidden),
+            lambda result: signs[_side(result)][base_metric(result.metric)] > 0,
+            lambda result: _items(store, result, first[_side(result)][base_metric(result.metric)], hidden),
         )
         return found and Worst(examples=[found[1]], command=drops_command(store, found[0]))
-    return _lowest(store, results, _outcomes(decisions), hidden)
+    broken = [result for result in shown if outcomes.get((result.experiment_id, result.metric)) == "broken"]
+    return _lowest(store, broken or shown, hidden)
 
 
 def _outcomes(decisions: Sequence[Decision]) -> Outcomes:
@@ -372,26 +415,37 @@ def _has_examples(result: Result, outcomes: Outcomes) -> bool:
     return result.shares is None and result.scored > 0 and (result.metric not in MEASURES or is_broken)
 
 
-def _lowest(store: Store, results: Sequence[Result], outcomes: Outcomes, hidden: Set[str]) -> Worst | None:
-    shown = [result for result in results if _has_examples(result, outcomes)]
-    broken = [result for result in shown if outcomes.get((result.experiment_id, result.metric)) == "broken"]
-    shown = broken or shown
-    by_metric = [[(result, item) for item in _below_mean(store, result, hidden)] for result in shown]
+def _lowest(store: Store, results: Sequence[Result], hidden: Set[str]) -> Worst | None:
+    signs = _signs(store, results)
+    first = _first_ranked(store, signs)
+    by_metric = []
+    for result in results:
+        side, metric = _side(result), base_metric(result.metric)
+        items = _items(store, result, first[side][metric], hidden) if result.mean is not None else []
+        below = [item for item in items if signs[side][metric] * ((result.mean or 0.0) - (item.value or 0.0)) > 0]
+        by_metric.append([(result, item) for item in below])
     taken = [pair for pair in chain(*zip_longest(*by_metric)) if pair is not None]
     chosen = grouped(islice(taken, SHOWN))
     examples = [_of_result(result, items) for result, items in chosen.items()]
     return Worst(examples=examples, command=_lowest_command(store, [*chosen])) if examples else None
 
 
-def _below_mean(store: Store, result: Result, hidden: Set[str]) -> list[WorstItem]:
-    if result.mean is None:
-        return []
-    sign = 1 if is_higher_better(store, result.experiment_id, base_metric(result.metric)) else -1
-    return [
-        item
-        for item in _items(store, result, SHOWN, hidden)
-        if item.value is not None and sign * (result.mean - item.value) > 0
-    ]
+def _side(result: Result) -> Side:
+    return result.experiment_id, result.baseline_experiment_id
+
+
+def _signs(store: Store, results: Sequence[Result]) -> dict[Side, dict[str, float]]:
+    """Return 1 for each metric of results of which higher is better, else -1, by what is compared."""
+    signs: dict[Side, dict[str, float]] = {}
+    higher = _directions(store, [(result.experiment_id, base_metric(result.metric)) for result in results])
+    for result in results:
+        metric = base_metric(result.metric)
+        signs.setdefault(_side(result), {})[metric] = 1.0 if higher[result.experiment_id, metric] else -1.0
+    return signs
+
+
+def _first_ranked(store: Store, signs: Mapping[Side, Mapping[str, float]]) -> dict[Side, dict[str, list[Ranked]]]:
+    return {side: _ranked(store, *side, of_side, SHOWN) for side, of_side in signs.items()}
 
 
 def all_worst(
@@ -416,7 +470,10 @@ def all_worst(
     compared = [_against(store, result, against) for result in results if result.metric in metrics]
     compared = [result for result in compared if result.baseline_experiment_id] or compared
     compared.sort(key=lambda result: metrics.index(result.metric))
-    return [_of_result(result, _items(store, result, None, hidden)) for result in compared]
+    return [
+        _of_result(result, _known(result, worst_items(store, *_side(result), result.metric, None), hidden))
+        for result in compared
+    ]
 
 
 def _against(store: Store, result: Result, against: str | None) -> Result:
@@ -438,10 +495,13 @@ def _of_result(result: Result, items: Sequence[WorstItem]) -> WorstExamples:
     )
 
 
-def _items(store: Store, result: Result, count: int | None, hidden: Set[str]) -> list[WorstItem]:
+def _items(store: Store, result: Result, ranked: Sequence[Ranked], hidden: Set[str]) -> list[WorstItem]:
+    return _known(result, _with_texts(store, *_side(result), ranked), hidden)
+
+
+def _known(result: Result, items: Sequence[WorstItem], hidden: Set[str]) -> list[WorstItem]:
     """Return the worst examples of which all values are known, without those that are hidden."""
     baseline = result.baseline_experiment_id
-    items = worst_items(store, result.experiment_id, baseline, result.metric, count)
     known = dropped(items) if baseline else [item for item in items if item.value is not None]
     return [item for item in known if item.example_id not in hidden]
 

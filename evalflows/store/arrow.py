@@ -1,7 +1,9 @@
 """pyarrow, numpy and DuckDB, which are imported when first used: few commands need all of them, and importing them
-takes longer than most queries."""
+takes longer than most queries. Of DuckDB its engine, without its interface for relations, which is most of its import.
+"""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -26,6 +28,13 @@ else:
             setattr(self, name, value := getattr(module, name))
             return value
 
-    duckdb, np, pa, pc, pq = map(_Late, ("duckdb", "numpy", "pyarrow", "pyarrow.compute", "pyarrow.parquet"))
+    np, pa, pc, pq = map(_Late, ("numpy", "pyarrow", "pyarrow.compute", "pyarrow.parquet"))
+    duckdb = _Late("_duckdb" if find_spec("_duckdb") else "duckdb")  # which some versions do not have apart
 
-__all__ = ("duckdb", "np", "pa", "pc", "pq")
+__all__ = ("duckdb", "np", "pa", "pc", "pq", "with_relations")
+
+
+def with_relations(connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyConnection":
+    """Return a connection with `sql` and what else DuckDB's package adds to all connections when it is imported."""
+    import_module("duckdb")
+    return connection

@@ -94,7 +94,7 @@ def _kept(
         return
     read = readable_paths(fs, paths)
     listed = ", ".join(map(quoted, read))
-    found = connection.sql(
+    found = connection.execute(
         f"""select filename, file_row_number from (
                 select * from read_parquet([{listed}], filename = true, file_row_number = true,
                                            hive_partitioning = false))

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from evalflows.specs.errors import InputError
-from evalflows.store.arrow import duckdb, pa
+from evalflows.store.arrow import duckdb, pa, with_relations
 from evalflows.store.checksums import unreadable_error
 from evalflows.store.database import restrict, time_limit
 from evalflows.store.layout import quoted
@@ -164,8 +164,8 @@ def connect(root: str | os.PathLike[str] | None = None, *, restricted: bool = Fa
     """
     store = Store(root)
     if restricted:
-        return _restricted(store, store.read_only_files())
-    connection = store.connect()
+        return with_relations(_restricted(store, store.read_only_files()))
+    connection = with_relations(store.connect())
     note_leases(store, connection)
     create_own_marts(connection)
     return connection
@@ -289,11 +289,23 @@ def _names(record: type) -> Sequence[str]:
 
 def ask_arrow(store: Store, sql: str, values: Sequence[object]) -> pa.Table:
     """Return the rows of one query as an Arrow table, from one consistent state of the store, verified as in `ask`."""
+    return _ask(
+        store, sql, values, lambda catalog: with_relations(catalog).sql(sql, params=list(values)).to_arrow_table()
+    )
 
-    def read() -> pa.Table:
+
+def ask_columns(store: Store, sql: str, values: Sequence[object]) -> dict[str, Any]:
+    """Return the same as numpy arrays by column; a list in one is an array, too."""
+    return _ask(store, sql, values, lambda catalog: catalog.execute(sql, values).fetchnumpy())
+
+
+def _ask(
+    store: Store, sql: str, values: Sequence[object], run: Callable[[duckdb.DuckDBPyConnection], Result]
+) -> Result:
+    def read() -> Result:
         store.verify(texts_in(values), tables_of(sql))
         with viewing(store, sql) as catalog:
-            return catalog.sql(sql, params=list(values)).to_arrow_table()
+            return run(catalog)
 
     return store.steady(read, tables_of(sql))
 
@@ -342,7 +354,7 @@ def select(
 
     Raise InputError for any other statement, for SQL that DuckDB rejects, and when the time is over.
     """
-    return _run(connection, query, timeout_s, lambda statement: connection.sql(statement).materialize())
+    return _run(connection, query, timeout_s, lambda statement: with_relations(connection).sql(statement).materialize())
 
 
 def _run(

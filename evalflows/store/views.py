@@ -11,8 +11,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from evalflows.specs.attribute_aliases import (
     FIELDS,
     IMPLAUSIBLE,
@@ -305,6 +303,8 @@ def meanings(name: str) -> Mapping[str, str]:
 
 @cache
 def _described() -> Any:
+    import yaml  # late: it is slow to import
+
     return yaml.safe_load((SQL / "tables.yaml").read_text(encoding="utf-8"))
 
 

@@ -23,13 +23,14 @@ from evalflows.store.store import Store
 ROOT = Path(__file__).parent.parent.parent
 SLOW = (
     *("duckdb", "fastapi", "great_expectations", "httpx2", "jinja2", "numpy", "openai", "pandas", "prefect"),
-    *("pyarrow", "pyarrow.compute", "pydantic", "scipy", "scipy.special._orthogonal"),
+    *("pyarrow", "pyarrow.compute", "pydantic", "scipy", "scipy.special._orthogonal", "yaml"),
 )
-STORE = {"duckdb"}
-"""Of a command that asks the store by SQL, and of the help of one: its module imports it."""
+STORE: set[str] = set()
+"""Of a command that asks the store by SQL: DuckDB, without its interface for relations, which is slow to import."""
+RELATIONS = {"duckdb"}
 FILES = {*STORE, "numpy", "pyarrow"}
 """Of one that also reads or writes its files."""
-SPECS = {*STORE, "pydantic"}
+SPECS = {*STORE, "pydantic", "yaml"}
 """Of one that also reads specs, among them those of stored experiments."""
 
 PROGRAM = f"""
@@ -48,20 +49,20 @@ NEEDED: dict[str, set[str]] = {
     "diff kept-long kept-brief": {*FILES, *SPECS, "scipy"},
     "flaky kept": {*FILES, *SPECS},
     "best kept --metric contains": {*FILES, *SPECS},
-    "sql select\t1": STORE,
+    "sql select\t1": RELATIONS,
     "explain release": STORE,
     "dataset ls": SPECS,
-    "labels judges": {*FILES, *SPECS, "pandas", "pyarrow.compute"},  # agreement is computed from the items
+    "labels judges": {*RELATIONS, *FILES, *SPECS, "pandas", "pyarrow.compute"},  # agreement is computed from the items
     "traces ls": SPECS,
-    "windows --help": {*FILES, *SPECS},
+    "windows --help": {*SPECS, "numpy"},
     "doctor": {*FILES, "pandas", "pyarrow.compute"},  # pyarrow groups rows with it
     "compact": STORE,
     "forget --example nobody": SPECS,
     "export preferences kept": STORE,
-    "export parquet bi --only results": STORE,
+    "export parquet bi --only results": {*RELATIONS, "yaml"},
     "export postgres --help": STORE,
-    "sql --format parquet --output out.parquet select\t1": FILES,
-    "connections": {"httpx2", "pydantic"},  # of the list of prices
+    "sql --format parquet --output out.parquet select\t1": {*RELATIONS, *FILES},
+    "connections": {"httpx2", "pydantic", "yaml"},  # of the list of prices
     "evaluators": {*SPECS, "numpy"},
     "run no_such_file.yaml": SPECS,
     "robustness --help": STORE,

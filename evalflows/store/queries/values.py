@@ -12,11 +12,10 @@ import numpy.typing as npt
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.grouping import grouped
-from evalflows.store.arrow import pa
 from evalflows.store.layout import quoted
 from evalflows.store.query_process import OF_COMMANDS, QueryProcesses, RowsOf
 from evalflows.store.records import ExperimentRow
-from evalflows.store.sql import ask, ask_arrow
+from evalflows.store.sql import ask, ask_columns
 from evalflows.store.store import Store
 
 COLUMNS = "example_id, position, split, cluster, inputs, reference_outputs, metadata"
@@ -140,26 +139,12 @@ def metric_values(store: Store, experiment: ExperimentRow) -> Iterator[MetricVal
         metrics = [metric for (metric,) in ask(store, (_METRICS, [experiment.experiment_id]))[0]]
     for metric in metrics:
         with store.reading(only={"experiment_id": [experiment.experiment_id], "snapshot_id": [experiment.snapshot_id]}):
-            found = ask_arrow(store, query, [*parameters, metric])
-        for row in _columns(found):
+            found = ask_columns(store, query, [*parameters, metric])
+        columns = [column if name in _LISTS else column.tolist() for name, column in found.items()]
+        for cells in zip(*columns, strict=True):
+            row = dict(zip(found, cells, strict=True))
             if row["is_number"]:
                 yield _values(experiment, row)
-
-
-def _columns(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """Yield each row as a dict, with lists as arrays."""
-    lists = [name for name, kind in zip(table.column_names, table.schema.types, strict=True) if pa.types.is_list(kind)]
-    single = table.drop_columns(lists).to_pylist()
-    for number, row in enumerate(single):
-        yield {**row, **{name: _array(table.column(name)[number].values) for name in lists}}
-
-
-def _array(values: pa.Array) -> npt.NDArray[Any]:
-    """Return numbers or truth values, none of them null. pyarrow's `to_numpy` loads pandas, and its `cast` more."""
-    if pa.types.is_boolean(values.type):
-        bits = np.unpackbits(np.frombuffer(values.buffers()[1], np.uint8), bitorder="little")
-        return bits[values.offset : values.offset + len(values)].astype(bool)
-    return np.from_dlpack(values)
 
 
 def _values(experiment: ExperimentRow, row: dict[str, Any]) -> MetricValues:
@@ -233,6 +218,9 @@ select metric, evaluator_version, example_id, evaluator,
 {_OF_METRIC}
 """
 """The same for one repetition: an example then has one row of each metric, and grouping them takes most of the time."""
+
+
+_LISTS = ("places", "means", "missing", "weights")
 
 
 def _by_metric(by_example: str) -> str:

@@ -21,7 +21,7 @@ def best(experiments: tuple[str, ...], metric: str | None, baseline: str | None,
     """Find the best of several variants that ran on the same examples, and its corrected mean and gain.
 
     EXPERIMENTS are ids, id prefixes, names, or run groups. The variant with the highest mean was also lucky: its mean
-    and its gain are corrected for the selection. Variants that cannot be told from the best are listed.
+    and its gain are corrected for the selection. Variants that cannot be told apart from the best are listed.
     """
     from evalflows.analysis.best import best_of  # late: specs are slow to import
 

@@ -40,7 +40,7 @@ OWN_SERVER = (
 @click.option("--session", "sessions", multiple=True, metavar="ID", help="All traces of a session.")
 @click.option("--user", "users", multiple=True, metavar="ID", help="All traces of a user of the application.")
 @click.option(
-    "--reviewer", "reviewers", multiple=True, metavar="NAME", help="Name of who labelled, approved or acknowledged."
+    "--reviewer", "reviewers", multiple=True, metavar="NAME", help="Person who labelled, approved or acknowledged."
 )
 @click.option("--keep", "kept", multiple=True, metavar="FIELD", help="Metadata field of the examples to keep.")
 @click.option("--finish", "finishes", is_flag=True, help="Only finish erasures that were interrupted.")

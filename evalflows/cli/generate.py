@@ -39,7 +39,7 @@ _FILE = re.compile(r".+\.jsonl", re.IGNORECASE)
 @click.option("--inputs", help="Input columns of files of examples, if they have no column `inputs`: question,context.")
 @click.option("--reference", help="Columns of their reference outputs: answer=best.")
 @click.option("--besides", metavar="FILE", multiple=True, help="Leave out drafts like these examples. Repeatable.")
-@click.option("--seed", type=int, default=0, help="Seed of the order of the passages.")
+@click.option("--seed", type=int, default=0, help="Seed for the order of the passages.")
 @click.option("--budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="Maximum cost of the calls.")
 @click.option("--plan", "only_plan", is_flag=True, help="Print the estimated cost; call no model.")
 @FORMAT

@@ -80,8 +80,8 @@ def judge(
 ) -> None:
     """Judge stored answers again with other judges, without asking the target, and compare the judgements.
 
-    EXPERIMENTS are names, ids or run groups with the same examples; of several runs, the first is the baseline. Of a
-    comparison, the pairs are judged again. Both judgements are kept, and no gate decides again.
+    EXPERIMENTS are names, ids or run groups with the same examples; of several runs, the first is the baseline. For a
+    comparison, its pairs are judged again. Both judgements are kept, and no gate decides again.
     """
     with one_line_errors(verbose):
         existing_store()

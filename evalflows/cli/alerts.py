@@ -28,11 +28,11 @@ def alerts() -> None:
 
 @alerts.command("ls")
 @click.option("--name", help="Only those of this trace evaluation.")
-@click.option("--all", "with_ended", is_flag=True, help="Also those that have recovered or were closed.")
+@click.option("--all", "with_ended", is_flag=True, help="Also recovered and closed incidents.")
 @FORMAT
 @with_one_line_errors
 def list_alerts(name: str | None, with_ended: bool, form: str) -> None:
-    """List the incidents that are not over, the last ones first; alarms of one event are one line, as on the page."""
+    """List the incidents that are not over, newest first; alarms of one event are one line, as on the page."""
     with store_to_list() as store:
         found = incidents(store, name)
     shown = [incident for incident in found if with_ended or not incident.is_over]
@@ -89,14 +89,14 @@ def _changes(changed: Sequence[Changed], metric: str) -> Table:
 @alerts.command("ack")
 @click.argument("incident")
 @click.option("--by", help="Who acknowledges it. Default: the current user.")
-@click.option("--note", help="What is known, or done.")
+@click.option("--note", help="What is known, or has been done.")
 @click.option("--close", is_flag=True, help="End the incident: its level is the new normal, and may fall again.")
 @FORMAT
 @with_one_line_errors
 def ack(incident: str, by: str | None, note: str | None, close: bool, form: str) -> None:
     """Acknowledge an INCIDENT: until it is over, no alarm of the same metric and slice is sent.
 
-    Its recovery is. Alarms that are not sent are listed all the same.
+    Its recovery is sent. All alarms are listed.
     """
     store = existing_store()
     found = find_incident(store, incident)

@@ -28,7 +28,7 @@ from evalflows.store.store import Store
     "--limit", type=click.IntRange(1), default=200, show_default=True, help="Maximum number of pairs, newest first."
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the replicates.")
-@click.option("--all", "is_whole", is_flag=True, help="Print all pairs, and why each was decided as it was.")
+@click.option("--all", "is_whole", is_flag=True, help="Print all pairs, with the reason for each decision.")
 @FORMAT
 @CHANGES
 @VERBOSE_RUN

@@ -52,7 +52,7 @@ def batches_document(store: Store) -> list[dict[str, Any]]:
 def cancel(run: str, form: str) -> None:
     """Cancel the open batches of a RUN: an experiment, a comparison or a trace evaluation.
 
-    What they have answered by then is used when the run is resumed, which submits the other calls again.
+    Resuming the run uses the answers received by then, and submits the other calls again.
     """
     from evalflows.engine.open_batches import waiting_run
     from evalflows.llm import loop

@@ -13,15 +13,15 @@ from evalflows.store.store import existing_store
 
 @click.command()
 @click.argument("experiments", nargs=-1, required=True, metavar="EXPERIMENT...")
-@click.option("--metric", help="The metric. Default: the only one of an evaluator.")
-@click.option("--baseline", metavar="EXPERIMENT", help="What the gain is measured from. Default: the first.")
+@click.option("--metric", help="The metric. Default: the only metric of an evaluator.")
+@click.option("--baseline", metavar="EXPERIMENT", help="Baseline of the gain. Default: the first.")
 @FORMAT
 @with_one_line_errors
 def best(experiments: tuple[str, ...], metric: str | None, baseline: str | None, form: str) -> None:
-    """Find the best of several variants that ran on the same examples, and how good it really is.
+    """Find the best of several variants that ran on the same examples, and its corrected mean and gain.
 
     EXPERIMENTS are ids, id prefixes, names, or run groups. The variant with the highest mean was also lucky: its mean
-    and its gain are printed corrected for its having been chosen. Those that cannot be told from the best are listed.
+    and its gain are corrected for the selection. Variants that cannot be told apart from the best are listed.
     """
     from evalflows.analysis.best import best_of  # late: specs are slow to import
 

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("experiment")
 @click.argument("ranked", type=click.Path(), required=False)
-@click.option(
-    "--labels", metavar="METRIC", help="In place of RANKED: what people, or users by thumbs, said of answers."
-)
+@click.option("--labels", metavar="METRIC", help="Instead of RANKED: the metric of people's labels or users' thumbs.")
 @click.option("--composite", help="The composite. Default: the only one.")
 @FORMAT
 @with_one_line_errors
@@ -28,8 +26,8 @@ def calibrate(experiment: str, ranked: str | None, labels: str | None, composite
     """Find the weights of a composite that order cases as people ranked or labelled them.
 
     RANKED is a file (.csv, .jsonl and so on) of 10 to 20 cases with the columns `example_id` and `rank`, 1 for the best
-    answer of EXPERIMENT; equal ranks are ties. With --labels, EXPERIMENT may be a trace evaluation: what in its scores
-    predicts users' thumbs? Nothing is stored.
+    answer of EXPERIMENT; equal ranks are ties. With --labels, EXPERIMENT may be a trace evaluation, to find which of
+    its scores predict users' thumbs. Nothing is stored.
     """
     from evalflows.analysis import calibration  # late: specs are slow to import
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def check(experiments: tuple[str, ...], docs: str | None, form: str) -> None:
     """Check the outputs and scores of finished EXPERIMENTS; by default, of the newest run.
 
-    Each planned run has its output and its scores, each score its run, and values are in range. A line names what does
-    not hold, with rows for which it does not. Exit code 0: no error, at most warnings; 4: an error.
+    Each planned run must have its output and its scores, each score its run, and values must be in range. A line names
+    each violated expectation, with rows. Exit code 0: no errors, at most warnings; 4: errors.
     """
     store = existing_store()
     rows = _rows(store, experiments)

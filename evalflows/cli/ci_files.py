@@ -30,16 +30,16 @@ _OPTIONS = (
     click.option(
         "--evidence",
         metavar="FILE",
-        help="Also write what the decisions rest on, which `verify` checks without a store.",
+        help="Also write the evidence of the decisions, which `verify` checks without a store.",
     ),
-    click.option("--sign-evidence", "key", metavar="KEY", help="Sign that with this SSH key."),
+    click.option("--sign-evidence", "key", metavar="KEY", help="Sign the evidence with this SSH key."),
     click.option("--json", metavar="FILE", help="Also write everything as one JSON document."),
     click.option(
         "--summary",
         metavar="FILE",
         is_flag=False,
         flag_value=FROM_ENVIRONMENT,
-        help=f"Also append the decisions in Markdown to FILE; without FILE, to the one that {STEP_SUMMARY} names.",
+        help=f"Also append the decisions in Markdown to FILE; without FILE, to the file that {STEP_SUMMARY} names.",
     ),
 )
 

@@ -53,7 +53,7 @@ OF_JUDGES = {
 @click.option("--criteria", multiple=True, help="Criterion for pairwise_preference, such as helpfulness. Repeatable.")
 @click.option("--both-orders", is_flag=True, help="Judge each pair in both orders. Costs twice as much.")
 @click.option("--baseline", help="Experiment that the others are compared with. Default: the first.")
-@click.option("--by", multiple=True, help="Win rates per value of a field too, such as metadata.topic. Repeatable.")
+@click.option("--by", multiple=True, help="Also win rates per value of a field, such as metadata.topic. Repeatable.")
 @click.option("--name", help="Name of the comparison.")
 @click.option("--run-key", help="A later call with the same key continues the comparison, and can add experiments.")
 @CHANGES

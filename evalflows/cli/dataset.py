@@ -36,7 +36,7 @@ CHANGES_SHOWN = 5
 
 
 @click.command("from-traces")
-@click.option("--name", required=True, help="Name of the dataset, which is created or grows.")
+@click.option("--name", required=True, help="Name of the dataset; created if missing.")
 @click.option("--scope", type=click.Choice(["traces", "sessions"]), default="traces", help="What one example is.")
 @click.option("--where", help="Only those that meet this condition in SQL: \"version = '1.4'\".")
 @click.option("--filter", "filter_", help='Only those that meet this filter in JSON: {"tags": ["production"]}.')
@@ -64,7 +64,7 @@ CHANGES_SHOWN = 5
     metavar="CONNECTION",
     help="For sessions: let this connection's model draw the user of each, as a draft.",
 )
-@click.option("--model", help="The model that does, if not the connection's.")
+@click.option("--model", help="Model for --as-users. Default: the connection's model.")
 @click.option(
     "--mask", multiple=True, metavar="NAME=REGEX", help="Mask what matches, too: ticket='T-\\d+'. May be repeated."
 )
@@ -160,7 +160,7 @@ dataset.add_command(generate)
 
 @dataset.command()
 @click.argument("path")
-@click.option("--name", help="Name of the dataset. Default: the file name without its ending.")
+@click.option("--name", help="Name of the dataset. Default: the file name without its extension.")
 @click.option("--inputs", help="Input columns, if the file has no column `inputs`: question,context or question=text.")
 @click.option("--reference", help="Columns of the reference outputs, in the same form: answer=best.")
 @click.option("--id", "id_", help="Column with the example ids.")
@@ -190,13 +190,13 @@ def add(
 @click.argument("reference")
 @click.argument("path", metavar="FILE.jsonl")
 @click.option("--drafts", is_flag=True, help="Write drafts too, which nobody has accepted yet.")
-@click.option("--replace", is_flag=True, help="Replace the file if there is one.")
+@click.option("--replace", is_flag=True, help="Replace an existing file.")
 @FORMAT
 @with_one_line_errors
 def export(reference: str, path: str, drafts: bool, replace: bool, form: str) -> None:
     """Write the examples of a dataset, or of a snapshot, to a file that `add` and specs read; without drafts.
 
-    Pictures, sounds and PDFs are in it, as data URLs.
+    The file includes pictures, sounds and PDFs, as data URLs.
     """
     store = existing_store()
     examples = load_snapshot(store, find_snapshot(store, reference))
@@ -216,7 +216,7 @@ def export(reference: str, path: str, drafts: bool, replace: bool, form: str) ->
 
 
 @dataset.command("ls")
-@click.option("--all", "with_deleted", is_flag=True, help="Also those that were deleted.")
+@click.option("--all", "with_deleted", is_flag=True, help="Also deleted datasets.")
 @FORMAT
 @with_one_line_errors
 def list_(with_deleted: bool, form: str) -> None:

@@ -52,7 +52,7 @@ def _numbers(option: str, given: Sequence[str], default: float | None = None) ->
     "--superiority",
     multiple=True,
     metavar="NAME[=RISE]",
-    help="The metric must get better, by RISE at least. Repeatable.",
+    help="The metric must get better, by at least RISE. Repeatable.",
 )
 @click.option("--threshold", multiple=True, metavar="NAME=BOUND", help="The mean must reach the bound. Repeatable.")
 @click.option(
@@ -71,10 +71,10 @@ def _numbers(option: str, given: Sequence[str], default: float | None = None) ->
     help="Apply the rules to each value of this field too. Repeatable.",
 )
 @click.option("--gates", "rules", metavar="FILE", help="Take gates, metrics and composites from this spec.")
-@click.option("--format", "named", metavar="NAME", help="The format of the files. Default: what their content says.")
 @click.option(
-    "--store", "is_kept", is_flag=True, help="Keep all of it in the store, as an experiment of recorded answers."
+    "--format", "named", metavar="NAME", help="The format of the files. Default: detected from their content."
 )
+@click.option("--store", "is_kept", is_flag=True, help="Store everything, as an experiment with recorded answers.")
 @click.option("--all", "is_whole", is_flag=True, help="Print everything.")
 @with_ci_files
 @with_one_line_errors
@@ -93,10 +93,11 @@ def decide(
     is_whole: bool,
     **files: str | None,
 ) -> None:
-    """Decide whether CANDIDATEs may replace a BASELINE, by files of results that any harness wrote.
+    """Decide whether CANDIDATEs may replace a BASELINE, by files of results of any harness.
 
-    Each is a file, a folder, a glob, or - for standard input; FILE#SYSTEM is one of several systems in a file. A single
-    file with several systems compares the others with the first. Without a rule, each metric gets its verdict.
+    BASELINE and CANDIDATE are files, folders, globs, or - for standard input; FILE#SYSTEM is one of several systems in
+    a file. A single file with several systems compares the others with the first. Without a rule, each metric gets its
+    verdict.
 
     `--json -` prints the document instead of text.
 

@@ -56,19 +56,19 @@ _STYLES = {"removed": "red", "added": "green", "cut": "yellow"}
     "holds, such as \"metadata->>'topic' = 'billing' and position < 50\".",
 )
 @click.option(
-    "--slices", is_flag=True, help="Where did it get worse? Search the slices of the examples for departures."
+    "--slices", is_flag=True, help="Find the slices of the examples that deviate from the overall difference."
 )
 @click.option(
     "--limit",
     type=click.IntRange(0),
-    help=f"Print everything, with at most so many examples in each list. Default: {EXAMPLES_LISTED}.",
+    help=f"Print everything, with at most this many examples per list. Default: {EXAMPLES_LISTED}.",
 )
 @click.option(
     "--format",
     "form",
     type=click.Choice(["table", "json", "md", "html"]),
     default="table",
-    help="json: one document on standard output, and nothing else; md: a Markdown page; html: a file of its own.",
+    help="json: exactly one document on standard output; md: a Markdown page; html: a self-contained page.",
 )
 @WITH_FINAL
 @with_detail
@@ -79,7 +79,8 @@ def diff(
     """Compare stored experiments with a BASELINE, on the metrics that they share.
 
     Experiments are given by id, id prefix or name: NAME is the newest run of a name, NAME~1 the one before it. They may
-    have been started together or apart. Nothing is run or stored, but --slices keeps which inputs are alike.
+    have been started together or separately. Nothing is run or stored, except that --slices stores which inputs are
+    alike.
     """
     store = existing_store()
     if not candidates:

@@ -40,20 +40,20 @@ OWN_SERVER = (
 @click.option("--session", "sessions", multiple=True, metavar="ID", help="All traces of a session.")
 @click.option("--user", "users", multiple=True, metavar="ID", help="All traces of a user of the application.")
 @click.option(
-    "--reviewer", "reviewers", multiple=True, metavar="NAME", help="Who labelled, approved or acknowledged: the name."
+    "--reviewer", "reviewers", multiple=True, metavar="NAME", help="Person who labelled, approved or acknowledged."
 )
-@click.option("--keep", "kept", multiple=True, metavar="FIELD", help="A metadata field of the examples that stays.")
+@click.option("--keep", "kept", multiple=True, metavar="FIELD", help="Metadata field of the examples to keep.")
 @click.option("--finish", "finishes", is_flag=True, help="Only finish erasures that were interrupted.")
-@click.option("--yes", is_flag=True, help="Erase. Without it, only say what would be erased.")
+@click.option("--yes", is_flag=True, help="Erase. Without it, only list what would be erased.")
 @FORMAT
 @with_one_line_errors
 def forget(form: str, yes: bool, finishes: bool, where: Sequence[str], **named: Any) -> None:
     """Erase the texts of examples, traces or a person everywhere in the store, and keep the figures.
 
-    Says what would be erased; --yes erases it, which cannot be undone. Of examples, that is their texts in all
-    snapshots, answers, judgements, calls, labels and traces; of a trace or a user, also the examples made of them.
-    Scores, statuses, ids and versions stay, so every figure can be made again. Nothing may run on the experiments
-    meanwhile. If it was interrupted, run it again.
+    Without --yes, only list what would be erased; erasing cannot be undone. For examples, their texts are erased in all
+    snapshots, answers, judgements, calls, labels and traces; for a trace or a user, also the examples made from them.
+    Scores, statuses, ids and versions stay, so every figure can be reproduced. The experiments must not run meanwhile.
+    After an interruption, run the command again.
     """
     if finishes:
         _print([*finish(existing_store(), erase_prefect_texts)], form)
@@ -136,15 +136,15 @@ def _document(erased: Erased) -> dict[str, Any]:
 
 @click.command()
 @click.argument("spec", metavar="SPEC", type=click.Path())
-@click.option("--yes", is_flag=True, help="Erase and remove. Without it, only say what is too old.")
+@click.option("--yes", is_flag=True, help="Erase and remove. Without it, only list old texts and experiments.")
 @FORMAT
 @with_one_line_errors
 def retain(spec: str, form: str, yes: bool) -> None:
     """Erase texts and remove experiments that are older than the rules of a SPEC file (YAML) allow.
 
-    Says what is too old; --yes erases or removes it, which cannot be undone. Figures of erased texts stay. Baselines,
-    decisions, comparisons, labels and the experiments that they refer to stay, and so do the newest of each name. What
-    a process works on waits for the next time.
+    Without --yes, only list old texts and experiments; erasing and removing cannot be undone. Figures of erased texts
+    stay. Baselines, decisions, comparisons, labels and the experiments that they refer to stay, and so do the newest of
+    each name. Running experiments are skipped until the next time.
     """
     rules, store = load_retention(spec), existing_store()
     done = apply_rules(store, rules, who(), erase_prefect_texts) if yes else would_retain(store, rules)

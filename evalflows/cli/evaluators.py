@@ -32,7 +32,7 @@ TABLE_CSV_JSON = click.option(
     "form",
     type=click.Choice(["table", "csv", "json"]),
     default="table",
-    help="json: one document on standard output, and nothing else.",
+    help="json: exactly one document on standard output.",
 )
 
 EVALUATOR_COLUMNS = ("name", "judges_by", "scope", "asks_for", "reference", "returns", "about")

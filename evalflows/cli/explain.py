@@ -29,7 +29,7 @@ from evalflows.store.store import Store, existing_store
 
 @click.command()
 @click.argument("decision")
-@click.option("--again", is_flag=True, help="Verify the files that it rests on, and decide again.")
+@click.option("--again", is_flag=True, help="Verify the files behind the decision, and decide again.")
 @click.option("--signers", metavar="FILE", help="With --again: the decision must be signed by a key in this file.")
 @click.option("--sign", "key", metavar="KEY", help="With --again: sign the same decision with this SSH key.")
 @click.option("--all", "is_whole", is_flag=True, help="Print the settings, SQL queries, files and examples too.")
@@ -40,8 +40,8 @@ def explain(
 ) -> None:
     """Explain a DECISION: its rules and evidence, and the SQL, files and settings that reproduce it.
 
-    DECISION is an id, an id prefix, a gate's name, or an experiment's name or id. Exit code with --again: 1 for another
-    result, 4 for files that no run wrote, or without a wanted signature.
+    DECISION is an id, an id prefix, a gate's name, or an experiment's name or id. Exit code with --again: 1 if the
+    result differs, 4 for files that no run wrote, or if a required signature is missing.
     """
     with one_line_errors(verbose):
         if not again and (signers or key):

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 @FORMAT
 @with_one_line_errors
 def flaky(experiment: str | None, metric: str | None, form: str) -> None:
-    """List the examples that flip under unchanged versions, and what they do to a difference.
+    """List the examples that flip under unchanged versions, and their effect on a difference.
 
-    Counted are all runs on the dataset of an EXPERIMENT (default: the newest), in which target, application, evaluator,
-    inputs and references were the same, across experiments and repetitions. An example is flaky if it flips more often
-    than the others do by chance. Without flaky examples nothing is proposed for `quarantine`.
+    All runs on the dataset of an EXPERIMENT (default: the newest) count if target, application, evaluator, inputs and
+    references were the same, across experiments and repetitions. An example is flaky if it flips more often than the
+    others do by chance. If no example is flaky, nothing is proposed for `quarantine`.
     """
     from evalflows.analysis.flaky import flaky_report  # late: specs are slow to import
 

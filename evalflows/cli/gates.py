@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @click.option(
     "--baseline",
     "against",
-    help="Compare with this, whatever the file says: a target, an approved baseline, or a window of production such as "
+    help="Baseline that overrides the file: a target, an approved baseline, or a window of production such as "
     "production:EVALUATION@24h.",
 )
 @click.option("--resume", "group", metavar="EXPERIMENT", help="Resume an interrupted or early-stopped EXPERIMENT.")

@@ -21,23 +21,27 @@ _FILE = re.compile(r".+\.jsonl", re.IGNORECASE)
 
 @click.command()
 @click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
-@click.option("--to", "to", metavar="DATASET|FILE.jsonl", required=True, help="Where the drafts go: made, or grown.")
-@click.option("--connection", required=True, help="The connection of the model that writes them.")
-@click.option("--model", help="Its model. Default: the connection's.")
 @click.option(
-    "-n", "n", type=click.IntRange(min=1), default=50, show_default=True, help="How many drafts are asked for."
+    "--to",
+    "to",
+    metavar="DATASET|FILE.jsonl",
+    required=True,
+    help="Dataset or new file for the drafts; created if missing.",
 )
+@click.option("--connection", required=True, help="The connection of the model that writes the drafts.")
+@click.option("--model", help="Model to call. Default: the connection's model.")
+@click.option("-n", "n", type=click.IntRange(min=1), default=50, show_default=True, help="Number of drafts to ask for.")
 @click.option(
     "--kinds",
     metavar="KIND,…",
-    help="Of questions about documents, each equally often: simple, several, unanswerable, adversarial.  [all]",
+    help="Kinds of questions about documents, all equally often: simple, several, unanswerable, adversarial.  [all]",
 )
 @click.option("--inputs", help="Input columns of files of examples, if they have no column `inputs`: question,context.")
 @click.option("--reference", help="Columns of their reference outputs: answer=best.")
-@click.option("--besides", metavar="FILE", multiple=True, help="Leave out what resembles these examples. Repeatable.")
-@click.option("--seed", type=int, default=0, help="Another one asks about the passages in another order.")
-@click.option("--budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="What the calls may cost.")
-@click.option("--plan", "only_plan", is_flag=True, help="Print what it would cost, and call nothing.")
+@click.option("--besides", metavar="FILE", multiple=True, help="Leave out drafts like these examples. Repeatable.")
+@click.option("--seed", type=int, default=0, help="Seed for the order of the passages.")
+@click.option("--budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="Maximum cost of the calls.")
+@click.option("--plan", "only_plan", is_flag=True, help="Print the estimated cost; call no model.")
 @FORMAT
 @with_one_line_errors
 def generate(
@@ -55,9 +59,9 @@ def generate(
     only_plan: bool,
     form: str,
 ) -> None:
-    """Let a model draft examples from documents, or like some examples, for a person to accept.
+    """Let a model draft examples from documents, or like existing examples, for a person to accept.
 
-    SOURCES are documents (Markdown, text, HTML, PDF), folders of them, and datasets' files with a few examples. Drafts
+    SOURCES are documents (Markdown, text, HTML, PDF), folders of them, and dataset files with a few examples. Drafts
     are left out of runs until somebody has accepted them on the page Review.
     """
     from evalflows.analysis import generating
@@ -74,7 +78,7 @@ def generate(
         why = "which exists, wanted a new file" if is_file else "wanted a file whose name ends in .jsonl"
         raise InputError(f"--to: got {to!r}, {why}, or a dataset's name")
     if is_file and not Path(to).absolute().parent.is_dir():
-        raise InputError(f"--to: got {to!r}, in a folder that does not exist, wanted one that does")
+        raise InputError(f"--to: got {to!r}, in a missing folder, wanted an existing folder")
     if reference and not inputs:
         raise InputError("--reference: wanted --inputs too")
     generation = generating.planned(

@@ -137,14 +137,14 @@ For coding agents: evalflows init --agents"""
 
 @click.command()
 @click.option(
-    "--agents", "with_agents", is_flag=True, help="Also a skill for coding agents, and a section of AGENTS.md."
+    "--agents", "with_agents", is_flag=True, help="Also write a skill for coding agents, and a section of AGENTS.md."
 )
 @with_one_line_errors
 def init(with_agents: bool) -> None:
-    """Start the evaluations of the repository in the current folder: write a small example that runs as it is.
+    """Start the evaluations of the repository in the current folder: write a small example that runs as is.
 
-    An experiment with a gate, its questions, targets, an evaluator and a pytest test in evals/; prefect.yaml with
-    deployments; a GitHub workflow that decides the gate. Files that exist are kept.
+    The example is an experiment with a gate, its questions, targets, an evaluator and a pytest test in evals/;
+    prefect.yaml with deployments; a GitHub workflow that decides the gate. Existing files are kept.
     """
     done = scaffold(with_agents=with_agents)
     for line in done:

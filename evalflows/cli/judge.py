@@ -48,18 +48,18 @@ SHORT = 60
     metavar="FILE",
     default=SAME,
     show_default=True,
-    help="The judges: an evaluator, a list of them, or a spec whose evaluators are taken (YAML). same: the ones that "
-    "judged, today; nothing is taken from the ledger.",
+    help="A YAML file with an evaluator, a list of evaluators, or a spec whose evaluators are used. same: the same "
+    "judges again, without the ledger.",
 )
-@click.option("--in", "production", metavar="EVALUATION", help="Judge again what a trace evaluation has judged.")
+@click.option("--in", "production", metavar="EVALUATION", help="Judge the items of a trace evaluation again.")
 @click.option("--since", help="With --in: items that began since then, such as 2026-11-01 or 2026-11-01T08:00.")
 @click.option("--until", help="With --in: only items that began until then. Default: now.")
 @click.option("--compare-cost", is_flag=True, help="Print what the other judge saves, and what that loses.")
-@click.option("--people", metavar="METRIC", help="Name of the human-label metric, if it is not the judge's.")
-@click.option("--budget", type=click.FloatRange(0), metavar="USD", help="What judging may cost (--set budget_usd).")
-@click.option("--plan", "only_plan", is_flag=True, help="Print what it would cost, and judge nothing.")
-@click.option("--stored", is_flag=True, help="Print what was judged again before, and judge nothing.")
-@click.option("--texts", is_flag=True, help="Print the inputs and outputs of what is judged differently.")
+@click.option("--people", metavar="METRIC", help="Name of the human-label metric, if different.")
+@click.option("--budget", type=click.FloatRange(0), metavar="USD", help="Maximum cost of judging (--set budget_usd).")
+@click.option("--plan", "only_plan", is_flag=True, help="Print the estimated cost; judge nothing.")
+@click.option("--stored", is_flag=True, help="Print the stored repeated judgements; judge nothing.")
+@click.option("--texts", is_flag=True, help="Print the inputs and outputs whose judgements differ.")
 @click.option("--all", "detail", flag_value="all", help="Print everything.")
 @CHANGES
 @FORMAT
@@ -78,10 +78,10 @@ def judge(
     verbose: bool,
     **shown: Any,
 ) -> None:
-    """Judge stored answers again with other judges, without asking the target, and compare the two.
+    """Judge stored answers again with other judges, without asking the target, and compare the judgements.
 
-    EXPERIMENTS are names, ids or run groups with the same examples; of several runs, the first is the baseline. Or one
-    comparison, whose pairs are judged again; or --in. Both judgements are kept, and no gate decides anew.
+    EXPERIMENTS are names, ids or run groups with the same examples; of several runs, the first is the baseline. For a
+    comparison, its pairs are judged again. Both judgements are kept, and no gate decides again.
     """
     with one_line_errors(verbose):
         existing_store()

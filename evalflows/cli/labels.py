@@ -44,7 +44,7 @@ def labels() -> None:
 @click.argument("path", metavar="FILE")
 @click.option("--metric", help="Metric of rows that name none.")
 @click.option("--labeller", help="Labeller of rows that name none.")
-@click.option("--machine", metavar="NAME", help="A program gave all of them: they never count as a person's.")
+@click.option("--machine", metavar="NAME", help="A program gave these labels: they never count as a person's.")
 @FORMAT
 @with_one_line_errors
 def import_(path: str, metric: str | None, labeller: str | None, machine: str | None, form: str) -> None:
@@ -132,14 +132,14 @@ def agreement(experiment: str, metric: str, people: str | None, form: str, verbo
     type=click.Choice(["mixed", "random", "informative"]),
     default="mixed",
     show_default=True,
-    help="random: only a random sample, on which estimates rest; informative: only those of which the judge is least "
-    "sure; mixed: half of each.",
+    help="random: only a random sample, which estimates use; informative: only runs of which the judge is least sure; "
+    "mixed: half of each.",
 )
 @click.option(
     "--disagree",
     is_flag=True,
-    help="METRIC is a composite: those on which its possible weights disagree, above the median by some and below by "
-    "others. What people say of them tells which weights are right: `calibrate --labels`.",
+    help="METRIC is a composite: take runs that some of its possible weights put above the median and others below. "
+    "Their labels show which weights are right: `calibrate --labels`.",
 )
 @click.option("--out", metavar="FILE.csv", help="Output file. Default: standard output.")
 @with_one_line_errors
@@ -148,8 +148,8 @@ def next_(
 ) -> None:
     """Write the runs to label next as CSV: fill in the column `value`, then import the file.
 
-    By default half are a random sample, which all estimates are based on, and half those of which the judge of METRIC
-    is least sure.
+    By default, half are a random sample, which all estimates use, and half are runs of which the judge of METRIC is
+    least sure.
     """
     from evalflows.analysis.label_sampling import next_to_label
 
@@ -177,10 +177,10 @@ def next_(
 @click.option("--out", metavar="FILE.jsonl", help="Output file. Default: standard output.")
 @with_one_line_errors
 def anchors(experiment: str, metric: str, people: str | None, out: str | None) -> None:
-    """Write the answers of an EXPERIMENT that people labelled as anchors of the judge of METRIC.
+    """Write the labelled answers of an EXPERIMENT as anchors of the judge of METRIC.
 
-    Name the file as `anchors` of the judge: it then judges some of them again in every run, so that its drift is seen.
-    Answers on which people disagree equally are left out.
+    Name the file as `anchors` of the judge: it then judges some of them again in every run, so that its drift shows.
+    Answers on which people are evenly split are left out.
     """
     from evalflows.store.queries.labels import anchor_rows
 
@@ -202,7 +202,7 @@ def anchors(experiment: str, metric: str, people: str | None, out: str | None) -
 def judges(form: str) -> None:
     """List all judges with human labels, by label metric, best agreement first.
 
-    What several people said of an item counts once, by majority.
+    Several people's labels of an item count once, by majority.
     """
     from evalflows.analysis.labels import judge_standings
 

@@ -36,24 +36,24 @@ IN_BATCHES = click.option(
     "--batch",
     "in_batches",
     is_flag=True,
-    help="Let the provider's batch interface answer: within a day, for about half the price. Like --set mode=batch.",
+    help="Use the provider's batch interface: within a day, for about half the price. Same as --set mode=batch.",
 )
 BATCHED = ("mode=batch",)
 """The change of a spec that `--batch` stands for."""
 FRESH = click.option(
-    "--fresh", is_flag=True, help="Start anew whatever the run_key, reuse no cached model call, and pay for every call."
+    "--fresh", is_flag=True, help="Start anew regardless of run_key, without cached model calls: pay for every call."
 )
 STARTED_ANEW = ("use_cache=false", "run_key=null")
 """The changes of a spec that `--fresh` stands for."""
 WITH_FINAL = click.option(
-    "--final", "with_final", is_flag=True, help="Show single final examples too. This is kept, and counts as a look."
+    "--final", "with_final", is_flag=True, help="Show single final examples too. This is recorded and counts as a look."
 )
 FORMAT = click.option(
     "--format",
     "form",
     type=click.Choice(["table", "json"]),
     default="table",
-    help="json: one document on standard output, and nothing else.",
+    help="json: exactly one document on standard output.",
 )
 
 FAILED, BAD_INPUT, NOT_ENOUGH_EVIDENCE, INCOMPLETE, FAULT, INTERRUPTED, PIPE = 1, 2, 3, 4, 70, 130, 141

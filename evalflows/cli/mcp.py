@@ -8,14 +8,16 @@ from evalflows.specs.errors import InputError, names_to_choose
 
 
 @click.command()
-@click.option("--allow", type=click.Choice(["run"]), help="run: also tools that run, gate and resume, and may pay.")
-@click.option("--budget-usd", type=click.FloatRange(0, min_open=True), help="What all runs may cost together.")
-@click.option("--max-calls", type=click.IntRange(1), help="How many model calls all runs may make together.")
+@click.option(
+    "--allow", type=click.Choice(["run"]), help="run: also tools that run, gate and resume, and may cost money."
+)
+@click.option("--budget-usd", type=click.FloatRange(0, min_open=True), help="Maximum cost of all runs together.")
+@click.option("--max-calls", type=click.IntRange(1), help="Maximum number of model calls of all runs together.")
 @with_one_line_errors
 def mcp(allow: str | None, budget_usd: float | None, max_calls: int | None) -> None:
     """Serve the store as tools to a coding agent, on standard input and output (Model Context Protocol).
 
-    Its tools only read, unless --allow run is given with a budget, which is held over the server's whole life.
+    Its tools only read, unless --allow run is given with a budget, which holds for the whole life of the server.
     """
     given = (budget_usd, max_calls)
     if allow and None in given:

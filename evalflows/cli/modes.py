@@ -28,7 +28,7 @@ def modes() -> None:
 
 @modes.command()
 @click.argument("experiments", metavar="[EXPERIMENT|EVALUATION]...", nargs=-1)
-@click.option("--traces", metavar="FILTER", help="Search the traces that meet a filter instead; '' means all.")
+@click.option("--traces", metavar="FILTER", help="Search the traces that match a filter instead; '' means all.")
 @click.option(
     "--failed",
     metavar="METRIC",
@@ -40,21 +40,17 @@ def modes() -> None:
     "--topics",
     type=click.FloatRange(0, 1, min_open=True),
     metavar="SHARE",
-    help="Search topics instead, in the tasks of this share of all answers or traces, by chance.",
+    help="Find topics instead, in the tasks of a random sample with this share of all answers or traces.",
 )
 @click.option(
-    "--file", "path", help="The taxonomy that modes are added to.  [failure_modes.yaml, of topics topics.yaml]"
+    "--file", "path", help="The taxonomy that modes are added to.  [failure_modes.yaml; for topics, topics.yaml]"
 )
 @click.option("--embeddings", default="local", show_default=True, help="The connection that compares sentences.")
 @click.option("--connection", help="The connection of a model that names and defines the modes.")
-@click.option(
-    "--describe",
-    is_flag=True,
-    help="Let it also say what went wrong in failures without a note; of topics, what each task is about.",
-)
-@click.option("--plan", is_flag=True, help="Print how many calls that takes, and make none.")
-@click.option("--model", help="Its model. Default: the connection's.")
-@click.option("--max-calls", type=click.IntRange(min=0), default=100, show_default=True, help="Most calls to it.")
+@click.option("--describe", is_flag=True, help="Also describe failures without a note; for topics, each task.")
+@click.option("--plan", is_flag=True, help="Print the number of calls needed; make none.")
+@click.option("--model", help="Model to call. Default: the connection's model.")
+@click.option("--max-calls", type=click.IntRange(min=0), default=100, show_default=True, help="Limit on model calls.")
 @click.option(
     "--similarity", type=click.FloatRange(0, 1), help="Mean similarity from which failures are alike.  [0.45]"
 )
@@ -76,11 +72,11 @@ def find(
     similarity: float | None,
     form: str,
 ) -> None:
-    """Group what was noted about failed answers or traces, and add a mode for each new group to a file.
+    """Group the notes on failed answers or traces, and add a mode for each new group to a file.
 
-    Noted are comments of judges and evaluators on bad scores, errors, and people's notes. Modes that the file has stay
-    as they are, and are not proposed again. Review what was added: names, definitions, and modes that are one. With
-    --topics, tasks are grouped by what they ask for.
+    Notes are comments of judges and evaluators on bad scores, errors, and people's notes. Modes in the file stay as
+    they are, and are not proposed again. Review the new modes: names, definitions, and duplicate modes. With --topics,
+    tasks are grouped by what they ask for.
     """
     from evalflows.analysis.modes import SIMILARITY, Model, find_modes, to_describe
     from evalflows.specs.failure_modes import Kind, adding, edit, load_taxonomy
@@ -161,7 +157,7 @@ def _searched(
     "experiment",
     metavar="EXPERIMENT",
     required=True,
-    help="The experiment, or the trace evaluation, in which it is mended.",
+    help="The experiment, or the trace evaluation, in which it is fixed.",
 )
 @click.option("--file", "path", default="failure_modes.yaml", show_default=True, help="The taxonomy.")
 @FORMAT
@@ -191,7 +187,7 @@ def close(mode: str, experiment: str, path: str, form: str) -> None:
 @modes.command()
 @click.argument("mode")
 @click.option("--file", "path", default="failure_modes.yaml", show_default=True, help="The taxonomy.")
-@click.option("--n", type=click.IntRange(min=0), default=10, show_default=True, help="Most answers that are shown.")
+@click.option("--n", type=click.IntRange(min=0), default=10, show_default=True, help="Maximum number of answers shown.")
 @FORMAT
 @with_one_line_errors
 def show(mode: str, path: str, n: int, form: str) -> None:
@@ -221,14 +217,14 @@ def show(mode: str, path: str, n: int, form: str) -> None:
 
 @modes.command()
 @click.argument("mode")
-@click.option("--to", "dataset", metavar="DATASET", required=True, help="The dataset, which is made if it is new.")
+@click.option("--to", "dataset", metavar="DATASET", required=True, help="The dataset; created if missing.")
 @click.option("--in", "experiment", metavar="EXPERIMENT", help="An experiment, or a trace evaluation. Default: all.")
 @FORMAT
 @with_one_line_errors
 def examples(mode: str, dataset: str, experiment: str | None, form: str) -> None:
     """Add the examples, traces and sessions that have a MODE to a dataset, as regression examples.
 
-    Their metadata says the mode, and what each was made from. Those that are there already stay.
+    Their metadata names the mode and the source of each example. Existing examples stay.
     """
     from evalflows.analysis.trace_datasets import rows_with_mode
     from evalflows.store.dataset_versions import add_examples

@@ -45,9 +45,9 @@ def plan(
     is_whole: bool,
     form: str,
 ) -> None:
-    """Estimate what a run of a SPEC file, or of a stored EXPERIMENT again, would cost, and its examples.
+    """Estimate the cost of running a SPEC file, or a stored EXPERIMENT again, and the examples needed.
 
-    Estimates use the calls and scores in the store. Nothing is called, and nothing but the plan is stored.
+    Estimates use the calls and scores in the store. No model is called, and only the plan is stored.
     """
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     from evalflows.api.planning import plan as make_plan

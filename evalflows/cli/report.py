@@ -1,4 +1,4 @@
-"""Write results as one file that can be sent."""
+"""Write results as one file to share."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -39,14 +39,14 @@ STDOUT = "-"
     "--format",
     "form",
     type=click.Choice(get_args(Form)),
-    help="Default: by the end of FILE's name, else html. junit needs decisions.",
+    help="Default: by the extension of FILE, else html. junit needs decisions.",
 )
 @with_one_line_errors
 def report(reference: str, output: str | None, form: Form | None) -> None:
-    """Write a report of an EXPERIMENT, a DECISION or a COMPARISON as one file that can be sent.
+    """Write a report of an EXPERIMENT, a DECISION or a COMPARISON as one file to share.
 
     It is given by id, id prefix or name; a gate's name means its newest decision. The HTML file holds the dashboard's
-    pages with their tables and plots, and needs no other file and no network. A PNG file is a picture of the verdict
+    pages with their tables and plots, and needs no other files and no network. A PNG file is a picture of the verdict
     and the intervals, for a chat.
     """
     ending = Path(output or "").suffix.lower()

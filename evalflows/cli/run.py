@@ -80,7 +80,7 @@ CHANGES_SHOWN = 3
     "--watch",
     "watches",
     is_flag=True,
-    help="Run again whenever the spec or a file that it uses changes, and print what changed; Ctrl-C ends.",
+    help="Run again whenever the spec or a file that it uses changes, and print what changed. Ctrl-C stops it.",
 )
 @VERBOSE_RUN
 def run(spec: str, changes: tuple[str, ...], in_batches: bool, watches: bool, verbose: bool, **how: Any) -> None:
@@ -129,8 +129,8 @@ def _run_file(
 def resume(experiment: str, changes: tuple[str, ...], detail: Detail, form: str, verbose: bool) -> None:
     """Resume an interrupted EXPERIMENT or comparison.
 
-    The other experiments of its run group are resumed too.
-    --set can change limits, such as --set budget_usd=10, but no setting that affects the answers.
+    The other experiments of its run group are resumed too. --set can change limits, such as --set budget_usd=10, but
+    not settings that affect the answers.
     """
     from evalflows.specs.experiment import change_experiment
     from evalflows.store.row_specs import experiment_spec
@@ -206,8 +206,8 @@ def _without_shown_causes(error: IncompleteError) -> IncompleteError:
     "metrics",
     metavar="METRIC",
     multiple=True,
-    help="List all examples that got worse by this metric instead, worst first; without a baseline, all, lowest first. "
-    "Repeatable.",
+    help="List instead all examples that got worse on this metric, worst first; without a baseline, all examples, "
+    "lowest first. Repeatable.",
 )
 @click.option("--against", metavar="EXPERIMENT", help="With --worst: the experiment to compare with.")
 @WITH_FINAL
@@ -219,7 +219,7 @@ def show(
 ) -> None:
     """Show the results of an EXPERIMENT or a comparison, given by id, id prefix, name or run group.
 
-    Also a plan or a backtest, by its id or an id prefix.
+    It also shows a plan or a backtest, given by id or id prefix.
     """
     if against and not metrics:
         raise click.UsageError("--against: wanted --worst too")

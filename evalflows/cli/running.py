@@ -72,7 +72,7 @@ def _continued(since: datetime) -> str:
         if (undecided := undecided_since(Store(), since)) is not None:
             return f"the gates have not decided: {hints.resume(undecided).code} lets them"
         if (name := batch_since(Store(), since)) is not None:
-            return f"what was judged is kept: the same command judges the rest of {name!r}"
+            return f"finished judgements are kept: the same command judges the rest of {name!r}"
     return "nothing is left to resume"
 
 

@@ -25,12 +25,10 @@ MEGABYTE = 1 << 20
 
 def listening(*, port: int, token_variable: str, clients: str) -> Callable[[Command], Command]:
     """Give a command `--host`, `--port` and `--token`; the last may be in an environment variable."""
-    token_help = (
-        f"What {clients}. Better in {token_variable}: other users of the machine see the arguments of a process."
-    )
+    token_help = f"Token that {clients}. {token_variable} is safer: other users see the arguments of a process."
     options = (
         click.option(
-            "--host", default="127.0.0.1", show_default=True, help="Address to listen at; a wider one needs --token."
+            "--host", default="127.0.0.1", show_default=True, help="Address to listen on; a wider one needs --token."
         ),
         click.option(
             "--port", type=click.IntRange(0, 65535), default=port, show_default=True, help="0: any free port."
@@ -50,9 +48,9 @@ def listening(*, port: int, token_variable: str, clients: str) -> Callable[[Comm
 @listening(port=4280, token_variable="EVALFLOWS_DASHBOARD_TOKEN", clients="browsers must send once")
 @with_one_line_errors
 def dashboard(host: str, port: int, token: str | None) -> None:
-    """Serve the dashboard: pages about experiments, comparisons, decisions, judges and production, and review.
+    """Serve the dashboard: pages about experiments, comparisons, decisions, judges, production and review.
 
-    Ctrl-C or SIGTERM ends it.
+    Ctrl-C or SIGTERM stops it.
     """
     from evalflows.dashboard.app import application
     from evalflows.dashboard.making import Making
@@ -100,7 +98,7 @@ def _tools(store: "Store") -> "Starlette | None":
 def receive(host: str, port: int, token: str | None, max_body: float) -> None:
     """Receive production traces over HTTP, from OpenTelemetry's exporters.
 
-    A request is answered 200 when its spans are on disk; a second later they are in the store. Ctrl-C or SIGTERM ends
+    A request is answered 200 when its spans are on disk; a second later they are in the store. Ctrl-C or SIGTERM stops
     it.
     """
     from evalflows.receiver import Limits, Receiver

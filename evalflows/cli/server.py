@@ -164,8 +164,8 @@ class Processes:
 def status(form: str) -> None:
     """Show the Prefect server that runs and notebooks use, and the batches that runs of this folder wait for.
 
-    It is that of PREFECT_API_URL or of the Prefect profile, else the local one. Exit code 2 if such an API does not
-    answer.
+    The server is that of PREFECT_API_URL or of the Prefect profile, else the local one. Exit code 2 if such an API does
+    not answer.
     """
     home = Home.here()
     server = home.find()
@@ -235,12 +235,12 @@ def up(port: int | None, verbose: bool) -> None:
 
 
 @click.command()
-@click.option("--replace", "replaces", is_flag=True, help="Also those that were registered from another folder.")
+@click.option("--replace", "replaces", is_flag=True, help="Also replace those registered from another folder.")
 @UP_VERBOSE
 def deploy(replaces: bool, verbose: bool) -> None:
     """Register the deployments of this folder's prefect.yaml with the local server, or the API at PREFECT_API_URL.
 
-    Only deployments of flows of evalflows; others are deployed by `prefect deploy`.
+    Only deployments of evalflows' own flows are registered; `prefect deploy` deploys the others.
     """
     with one_line_errors(verbose):
         from evalflows.flows import deployments

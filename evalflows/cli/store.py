@@ -32,11 +32,11 @@ from evalflows.store.sql import select_from
 from evalflows.store.store import existing_store
 from evalflows.store.views import grain, is_mart, view_files
 
-COPY = click.option("--copy", is_flag=True, help="Tables that stand alone, instead of views that read the store.")
+COPY = click.option("--copy", is_flag=True, help="Write tables with the rows, instead of views that read the store.")
 ONLY = click.option(
-    "--only", metavar="NAME", multiple=True, help="Export this view alone; repeatable. `evalflows sql` lists them."
+    "--only", metavar="NAME", multiple=True, help="Export only this view. Repeatable. `evalflows sql` lists the views."
 )
-ALL = click.option("--all", "is_all", is_flag=True, help="Internal and empty tables too.")
+ALL = click.option("--all", "is_all", is_flag=True, help="Also export internal and empty tables.")
 SCHEMA = click.option("--schema", default="evalflows", show_default=True, help="The schema that holds the tables.")
 
 FIRST = ("results", "item_scores")
@@ -53,10 +53,10 @@ GRACE_S = 5.0
 @click.command()
 @with_one_line_errors
 def compact() -> None:
-    """Pack the small files of finished experiments into few, for faster queries.
+    """Merge the small files of finished experiments, for faster queries.
 
-    Rows stay as they are, and runs and queries may go on meanwhile. Files from the last minute are left for the next
-    time. Runs do this themselves when a table has 100 small files.
+    Rows do not change, and runs and queries can continue meanwhile. Files from the last minute wait for the next time.
+    Runs do this by themselves when a table has 100 small files.
     """
     echo(_summary(pack(existing_store())))
 
@@ -73,8 +73,8 @@ def _summary(packed: Packed) -> str:
 def doctor(form: str) -> None:
     """Read every file of the store, and say what is damaged and what to do.
 
-    Checks checksums, manifests, footers, columns, repeated keys, missing rows, foreign files and the spool. The only
-    repair is to write missing empty files again, which loses nothing. Exit code 0: sound; 4: something is damaged.
+    It checks checksums, manifests, footers, columns, repeated keys, missing rows, foreign files and the spool. The only
+    repair is to recreate missing empty files, which loses nothing. Exit code 0: sound; 4: something is damaged.
     """
     examination = examine(existing_store())
     if form == "json":
@@ -101,14 +101,14 @@ def export() -> None:
 @export.command()
 @click.argument("comparison")
 @click.option("--metric", help="Metric of the preferences. Required if the comparison has several.")
-@click.option("--few-shot", type=click.IntRange(1), metavar="N", help="In place of JSONL, N examples for a prompt.")
+@click.option("--few-shot", type=click.IntRange(1), metavar="N", help="Instead of JSONL, N examples for a prompt.")
 @click.option("--output", metavar="FILE", help="Output file. Default: standard output.")
 @with_one_line_errors
 def preferences(comparison: str, metric: str | None, few_shot: int | None, output: str | None) -> None:
     """Export the preferences of a COMPARISON as JSONL for training: prompt, chosen and rejected answer.
 
     COMPARISON is an id, an id prefix, or a name (the newest comparison with that name). Ties, verdicts that depend on
-    the order of the answers, and missing verdicts are left out; their numbers are reported on standard error.
+    the order of the answers, and missing verdicts are left out; their counts are reported on standard error.
     """
     store = existing_store()
     preferences = preferences_of(store, find_comparison(store, comparison), metric)
@@ -132,8 +132,8 @@ def preferences(comparison: str, metric: str | None, few_shot: int | None, outpu
 def duckdb(file: str, copy: bool, only: tuple[str, ...], is_all: bool) -> None:
     """Export the views of the store to a DuckDB FILE, which DuckDB 1.1 and later read.
 
-    The views read the store's files at query time, so the file need not be exported again for new experiments, and
-    opens where the store is at the same path. With --copy, the file holds the rows.
+    The views read the store's files at query time, so the file also shows new experiments, but opens only where the
+    store is at the same path. With --copy, the file holds the rows.
     """
     from evalflows.store.exports import export_tables, export_views
 
@@ -177,7 +177,7 @@ def csv(folder: str, only: tuple[str, ...], is_all: bool) -> None:
 def postgres(url: str, schema: str, only: tuple[str, ...], is_all: bool) -> None:
     """Export the views of the store to tables in PostgreSQL, in one transaction.
 
-    URL is postgresql://user@host:port/database; what it leaves out is taken from PGHOST, PGUSER, PGPASSWORD and so on.
+    URL is postgresql://user@host:port/database; missing parts are taken from PGHOST, PGUSER, PGPASSWORD and so on.
     """
     from evalflows.store.postgres import export_postgres
 
@@ -223,9 +223,10 @@ def _report(target: str, exported: Sequence[Exported], ending: str = "") -> None
 )
 @with_one_line_errors
 def sql(query: str | None, form: str, output: str | None, timeout_s: float) -> None:
-    """Run a SQL QUERY on the store. Without QUERY, list the marts, then the tables, a line for each.
+    """Run a SQL QUERY on the store. Without QUERY, list the marts, then the tables, one per line.
 
-    A query reads the store only: no other files, no network, no extensions. `--format json` and csv have every digit.
+    A query can read only the store: no other files, no network, no extensions. `--format json` and csv print all
+    digits.
     """
     if form == "parquet" and (query is None or output is None):
         raise InputError("sql: got --format parquet, which needs a query and --output FILE")

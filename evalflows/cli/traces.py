@@ -130,7 +130,7 @@ def add(files: tuple[str, ...], form: str, columns: str | None) -> None:
     """Add the traces of FILES: OTLP in JSON (as the Collector's file exporter writes it), exports of Langfuse and
     LangSmith, plain rows (JSONL, JSON, CSV, Parquet); also gzipped (.gz).
 
-    What is known already is not added again. What cannot be read is named in one line, and the rest is added.
+    Known records are not added again. Unreadable records are named in one line, and the rest is added.
     """
     from evalflows.telemetry.exports import add_traces
 
@@ -157,8 +157,10 @@ def add(files: tuple[str, ...], form: str, columns: str | None) -> None:
 @traces.command("ls")
 @click.option("--where", metavar="SQL", help="Only traces that meet this condition on the columns of the view traces.")
 @click.option("--filter", "only", metavar="JSON", help='The same as JSON, as in Langfuse: {"tags": ["production"]}.')
-@click.option("--since", type=click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M"]), help="Only those begun since (UTC).")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many, the newest first.")
+@click.option("--since", type=click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M"]), help="Only those begun since then (UTC).")
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Maximum number, newest first."
+)
 @FORMAT
 @with_one_line_errors
 def list_traces(where: str | None, only: str | None, since: datetime | None, limit: int, form: str) -> None:

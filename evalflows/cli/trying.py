@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @click.option(
     "--field",
     type=click.Choice(["system", "user"]),
-    help="Which prompt of the chat target the file replaces. Default: the system prompt, unless it has only the other.",
+    help="Prompt of the chat target that the file replaces. Default: system, or user if there is no system prompt.",
 )
 @click.option("--spec", metavar="SPEC", help="Try an example: the spec, with a target of kind conversation.")
 @CHANGES
@@ -64,11 +64,11 @@ def try_out(
     """Try a prompt on an experiment's examples, or an agent on one example.
 
     With --against, run the experiment again with the prompt in PROMPT_FILE, and show what changed. Everything else is
-    as in the experiment: examples, model, parameters and evaluators; calls that are alike are reused. Then follow the
-    difference, the slices that depart from it, and the examples that got worse. No gate decides.
+    as in the experiment: examples, model, parameters and evaluators; identical calls are reused. The output shows the
+    difference, the slices that deviate from it, and the examples that got worse. No gate decides.
 
-    With --spec, hold the conversation of EXAMPLE in this terminal, turn by turn, with the spec's user or with you. Only
-    the paid calls are stored.
+    With --spec, hold the conversation of EXAMPLE in this terminal, turn by turn, with the spec's user or with you as
+    the user. Only the paid calls are stored.
     """
     with one_line_errors(verbose):
         if (against is None) == (spec is None):

@@ -19,9 +19,9 @@ ANOTHER, UNSIGNED = 1, 4
 @click.option("--signers", metavar="FILE", help="The document must be signed by a key in this file.")
 @with_one_line_errors
 def verify(file: str, signers: str | None) -> None:
-    """Verify a FILE of evidence: whether it is whole, and whether its scores give its figures. No store is needed.
+    """Verify that a FILE of evidence is intact, and that its scores give its figures. No store is needed.
 
-    Exit code: 0 if it holds, whatever was decided; 1 if it does not, 4 without a wanted signature, 2 for another file.
+    Exit code: 0 if it holds, for any decision; 1 if not, 4 if a required signature is missing, 2 if it is not evidence.
     """
     from evalflows.api.evidence import verify as verify_evidence  # late: scipy is slow to import
 

@@ -26,10 +26,12 @@ DAYS = {"day": 28, "hour": 2}
     multiple=True,
     metavar="DIMENSION",
     callback=lambda _context, _option, names: [*map(_dimension, names)],
-    help="Also one row for each value of tag, version, model, environment or such as metadata.plan. Repeatable.",
+    help="Also one row per value of tag, version, model, environment or a field such as metadata.plan. Repeatable.",
 )
 @click.option("--metric", "metrics", multiple=True, help="Only this metric. Repeatable.")
-@click.option("--days", type=click.IntRange(1), help="How many days, up to the last judged. Default: 28; of hours, 2.")
+@click.option(
+    "--days", type=click.IntRange(1), help="Number of days up to the last judged day. Default: 28, or 2 for hours."
+)
 @FORMAT
 @with_one_line_errors
 def windows(
@@ -42,7 +44,7 @@ def windows(
 ) -> None:
     """Show the metrics of a trace EVALUATION by hour or day, and by slice.
 
-    What was judged late is included, so a window can differ from what a watch rule looked at.
+    Late judgements are included, so a window can differ from what a watch rule saw.
     """
     store = existing_store()
     found = window_figures(

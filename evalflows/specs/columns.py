@@ -35,7 +35,7 @@ Columns = Annotated[dict[str, str], BeforeValidator(_by_field)]
 
 
 class ExampleColumns(SpecModel):
-    """Which columns an example is made from, for rows of any schema. Columns that are not named become metadata."""
+    """The columns of an example, for rows of any schema. Columns that are not named become metadata."""
 
     inputs: Columns = Field(
         min_length=1, description="The inputs as field: column, or one column, or a list of columns"
@@ -47,7 +47,7 @@ class ExampleColumns(SpecModel):
     cluster: str | None = Field(
         None, description="The column with its cluster (what was sampled together); default: `cluster`, if present"
     )
-    as_json: list[str] = Field([], description="Columns whose texts are JSON, and become what they say")
+    as_json: list[str] = Field([], description="Columns with JSON texts, which are parsed")
 
     @classmethod
     def named(cls, inputs: str, reference: str | None, identity: str | None) -> "ExampleColumns":
@@ -67,7 +67,7 @@ def _named(text: str) -> dict[str, str]:
 
 
 class AnswerColumns(SpecModel):
-    """Which columns a recorded answer is made from, and which identify its example, for rows of any schema."""
+    """The columns of a recorded answer, and those that identify its example, for rows of any schema."""
 
     outputs: Columns = Field(
         min_length=1, description="The outputs as field: column, or one column, or a list of columns"
@@ -77,7 +77,7 @@ class AnswerColumns(SpecModel):
     repetition: str | None = Field(
         None, description="The column with the repetition that is answered, from 0; default: `repetition`, if present"
     )
-    as_json: list[str] = Field([], description="Columns whose texts are JSON, and become what they say")
+    as_json: list[str] = Field([], description="Columns with JSON texts, which are parsed")
 
 
 def example_row(row: Mapping[str, Any], columns: ExampleColumns) -> dict[str, Any]:
@@ -230,24 +230,24 @@ def _problem(message: Any) -> str | None:
 
 
 class TraceColumns(SpecModel):
-    """Which columns an observation is made from. A column may be a path into nested objects, such as `data.question`.
+    """The columns of an observation. A column may be a path into nested objects, such as `data.question`.
 
-    A field that is not named here comes from the column of its own name, if there is one; columns that nothing names
+    A field that is not named here comes from the column of its own name, if there is one; columns not named anywhere
     become metadata.
     """
 
-    input: str | None = Field(None, description="What the application was asked")
-    output: str | None = Field(None, description="What it answered")
+    input: str | None = Field(None, description="The application's input")
+    output: str | None = Field(None, description="Its answer")
     started_at: str | None = Field(None, description="When it began: ISO 8601, or a number since 1970")
     ended_at: str | None = Field(None, description="When it ended")
     latency_s: str | None = Field(None, description="How long it took, instead of `ended_at`")
-    trace_id: str | None = Field(None, description="Its trace; default: an id made of the row")
-    span_id: str | None = Field(None, description="Its id within the trace; default: an id made of the row")
-    parent_id: str | None = Field(None, description="The id of the observation that it is a part of")
+    trace_id: str | None = Field(None, description="Its trace; default: an id made from the row")
+    span_id: str | None = Field(None, description="Its id within the trace; default: an id made from the row")
+    parent_id: str | None = Field(None, description="The id of its parent observation")
     name: str | None = Field(None, description="Its name; default: `row`")
-    type: str | None = Field(None, description="generation, tool, agent, …; default: generation with model or tokens")
+    type: str | None = Field(None, description="generation, tool, agent, …; default: generation with a model or tokens")
     status: str | None = Field(None, description="ok or error")
-    error: str | None = Field(None, description="The error's text; an error if there is one")
+    error: str | None = Field(None, description="The error's text; its presence means an error")
     session_id: str | None = Field(None, description="The session or conversation")
     user_id: str | None = Field(None, description="The user")
     tags: str | None = Field(None, description="A list, or text with commas between the tags")
@@ -259,4 +259,4 @@ class TraceColumns(SpecModel):
     version: str | None = Field(None, description="The application's version")
     environment: str | None = Field(None, description="Such as production")
     service: str | None = Field(None, description="The application's name")
-    metadata: str | None = Field(None, description="An object; columns that nothing names are added to it")
+    metadata: str | None = Field(None, description="An object; columns not named elsewhere are added to it")

@@ -30,9 +30,9 @@ class VotesSpec(SpecModel):
     path: FilePath = Field(description="A file of votes: .jsonl, .json, .csv or .parquet, optionally gzipped (.gz)")
     order: OrderStatus | None = Field(
         None,
-        description="What is known of the order in which the answers were shown: `known` (first and second are the "
-        "positions), `drawn` (at random, but not recorded) or `unknown`; default: known if the file has any two "
-        "systems in both orders, else unknown",
+        description="Whether the order of the shown answers is known: `known` (first and second are the positions), "
+        "`drawn` (at random, but not recorded) or `unknown`; default: known if the file has any two systems in both "
+        "orders, else unknown",
     )
     columns: dict[str, str] = Field(
         default_factory=dict,
@@ -57,8 +57,8 @@ class RatingsSpec(SpecModel):
 
     guard: Literal["needed", "always", "never"] = Field(
         "needed",
-        description="Which entries get a weak prior, which keeps ratings finite: those that need it, because they "
-        "never lost or never won against the rest; all; or none (then there may be no ratings)",
+        description="Entries with a weak prior, which keeps ratings finite: those that need it, because they never "
+        "lost or never won against the rest; all; or none (then there may be no ratings)",
     )
     order_term: bool | None = Field(
         None,
@@ -114,7 +114,7 @@ class CompareSpec(SpecModel):
         0, ge=0, lt=1 << 63, description="Seed of the random order; the same seed gives every evaluator the same order"
     )
     failed_output: FailedOutput = Field(
-        "loses", description="What happens if one run of a pair failed: it loses, or the pair is left out"
+        "loses", description="If one run of a pair failed: it loses, or the pair is left out"
     )
     load_nested: bool = Field(
         False, description="Also give evaluators the steps of the runs: model calls and tool calls"
@@ -131,8 +131,8 @@ class CompareSpec(SpecModel):
     batch: int | None = Field(
         None,
         ge=10,
-        description="Judge the pairs of so many examples at a time, in random order, and stop once every win rate is "
-        "decided; their intervals hold at each of these looks",
+        description="Judge the pairs of this many examples at a time, in random order, and stop once every win rate "
+        "is decided; their intervals hold at each of these looks",
     )
     max_concurrency: int = Field(5, ge=1, description="Maximum number of pairs judged concurrently, per process")
 

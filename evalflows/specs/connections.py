@@ -23,16 +23,16 @@ class BatchSpec(SpecModel):
     rows: int = Field(50_000, ge=1, description="Maximum number of calls in a batch")
     mb: float = Field(200.0, gt=0, description="Maximum size of a batch's file, in megabytes")
     price: float = Field(
-        0.5, ge=0, le=1, description="The price of a call in a batch, as a share of that of a direct call"
+        0.5, ge=0, le=1, description="The price of a call in a batch, as a share of the price of a direct call"
     )
     attempts: int = Field(
-        3, ge=1, description="Maximum number of batches in which a call that expired or was not run is submitted"
+        3, ge=1, description="Maximum number of batches to which an expired or unprocessed call is submitted"
     )
     then: Literal["fail", "direct"] = Field(
-        "fail", description="What becomes of a call that no batch has answered: it fails, or is made directly"
+        "fail", description="Whether a call that no batch has answered fails, or is made directly"
     )
     poll_s: float = Field(
-        10.0, gt=0, description="Seconds until a batch is looked at first; the interval grows to at most 300"
+        10.0, gt=0, description="Seconds until a batch is first polled; the interval grows to at most 300"
     )
 
 
@@ -42,9 +42,9 @@ class _Connection(SpecModel):
     attempts: int = Field(4, ge=1, description="Maximum number of attempts per call")
     timeout_s: float = Field(120.0, gt=0, description="Total timeout of one attempt, in seconds")
     max_wait_s: float = Field(
-        600.0, ge=0, description="Longest wait before another attempt that a provider may ask for, in seconds"
+        600.0, ge=0, description="Longest wait before another attempt that a provider may request, in seconds"
     )
-    max_response_mb: float = Field(64.0, gt=0, description="Largest response that is read, unpacked, in megabytes")
+    max_response_mb: float = Field(64.0, gt=0, description="Maximum size of a decompressed response, in megabytes")
     answer_form: AnswerForm = Field(
         "json_schema",
         description="How structured output is requested: by a JSON schema; as a tool_call if the provider supports no "
@@ -57,7 +57,9 @@ class _Connection(SpecModel):
         None, ge=0, description="Your own price; default: from the price list"
     )
     usd_per_million_cached_tokens: float | None = Field(
-        None, ge=0, description="Your own price of input tokens that the provider had cached; default: as of others"
+        None,
+        ge=0,
+        description="Your own price of input tokens that the provider had cached; default: as for other input",
     )
 
     @model_validator(mode="after")

@@ -32,24 +32,24 @@ class TraceSelection(SpecModel):
 
     scope: SelectedScope = Field("traces", description="What one example comes from: a trace, or a whole session")
     filter: Filter | None = Field(
-        None, description="Only those that meet a condition: SQL, or JSON as in trace evaluations"
+        None, description="Only items that meet a condition: SQL, or JSON as in trace evaluations"
     )
-    since: Moment | None = Field(None, description="Only those that began since then")
-    until: Moment | None = Field(None, description="Only those that began until then")
+    since: Moment | None = Field(None, description="Only items that began at this time or later")
+    until: Moment | None = Field(None, description="Only items that began until this time")
     limit: int | None = Field(
         None, ge=1, description="Maximum number of different inputs, including those that the dataset already has"
     )
     order: SelectionOrder = Field(
         "newest",
-        description="Which come first: the newest, those with the worst scores of a metric, those whose scores are the "
-        "least certain, or a random sample",
+        description="Which items come first: the newest, those with the worst or the least certain scores of a "
+        "metric, or a random sample",
     )
     metric: str | None = Field(None, description="The metric of the orders worst and uncertain")
     seed: int = Field(0, description="Seed of the random order")
     mapper: str | dict[str, str] | None = Field(
         None,
-        description='What an example gets: a function "module:name", or paths for input, expected_output and metadata, '
-        "as in trace evaluations; default: the input of the trace, or the conversation of the session",
+        description='The parts of an example: a function "module:name", or paths for input, expected_output and '
+        "metadata, as in trace evaluations; default: the input of the trace, or the conversation of the session",
     )
     turns: Literal["whole", "next"] | None = Field(
         None,
@@ -104,7 +104,7 @@ class Expectation(SpecModel):  # type: ignore[no-redef]  # mypy's plugin also de
     type: str = Field(description="The expectation's type, such as expect_column_values_to_be_in_set")
     kwargs: dict[str, Any] = Field(default_factory=dict)
     severity: Literal["critical", "warning", "info"] = Field(
-        "critical", description="An unmet critical expectation stops the run before any model call is paid"
+        "critical", description="An unmet critical expectation stops the run before any paid model call"
     )
 
 
@@ -117,18 +117,16 @@ class DatasetSpec(SpecModel):
 
     path: FilePath | None = Field(
         None,
-        description="A file of rows: .jsonl, .json, .csv or .parquet; ${NAME} is an environment variable; `file://` "
-        "may stand before it, and a backslash is a slash",
+        description="A file of rows: .jsonl, .json, .csv or .parquet; ${NAME} is an environment variable; it may "
+        "begin with `file://`, and a backslash is a slash",
     )
-    name: str | None = Field(
-        None, description="The dataset's name; given alone, it means the newest snapshot of that name"
-    )
+    name: str | None = Field(None, description="The dataset's name; alone, it means the newest snapshot with that name")
     sample: int | None = Field(None, ge=1, description="Use a random sample of this many examples")
     seed: int = Field(0, description="Seed of the sample")
     splits: list[str] | None = Field(
         None,
-        description="Only the examples of these splits. Of a dataset with a split `final`, only `gate` runs that, and "
-        "by default nothing else; everything else leaves it out",
+        description="Only the examples of these splits. If a dataset has a split `final`, `gate` by default runs only "
+        "that split, and everything else leaves it out",
     )
     drafts: bool = Field(
         False,
@@ -139,7 +137,7 @@ class DatasetSpec(SpecModel):
     snapshot: str | None = Field(None, description="The id of a snapshot in the store")
     rows: list[dict[str, Any]] | None = Field(None, description='Rows of {"inputs", "reference_outputs", "metadata"}')
     traces: TraceSelection | None = Field(
-        None, description="Traces or sessions of production; with a name, the dataset grows by them"
+        None, description="Traces or sessions of production; with a name, they are added to that dataset"
     )
     columns: ExampleColumns | None = Field(
         None, description="Which columns to use if the rows do not have the fields {inputs, reference_outputs, …}"

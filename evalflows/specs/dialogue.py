@@ -40,7 +40,7 @@ class _Spec(SpecModel):
 
 
 class ScriptedUser(_Spec):
-    """The messages of the example, one after the other, whatever is answered."""
+    """The messages of the example, one after the other, regardless of the answers."""
 
     kind: Literal["scripted"]
     messages: str | None = Field(
@@ -58,27 +58,28 @@ class SimulatedUser(_Spec):
     model: str | None = Field(None, description="The model; default: the connection's model")
     prompt: str | PromptFile | None = Field(
         None,
-        description="What the model is told, or {file: prompts/user.md}; {persona}, {goal}, {facts}, {must_not_tell} "
-        "and other fields are filled from the example. Default: evalflows/evaluators/prompts/simulated_user.md",
+        description="The model's instructions, or {file: prompts/user.md}; {persona}, {goal}, {facts}, "
+        "{must_not_tell} and other fields are filled from the example. Default: "
+        "evalflows/evaluators/prompts/simulated_user.md",
     )
     temperature: float | None = Field(None, ge=0, description="Sampling temperature")
     max_tokens: int | None = Field(None, ge=1, description="Maximum number of tokens of a message")
-    stop: str = Field(STOP, min_length=1, description="What the model writes to end the conversation")
+    stop: str = Field(STOP, min_length=1, description="Text with which the model ends the conversation")
 
 
 class PythonUser(_Spec):
-    """A function of the user's, sync or async, that gets the messages so far and returns the next one, or None."""
+    """Your own function, sync or async, that gets the messages so far and returns the next message, or None."""
 
     kind: Literal["python"]
     function: str = Field(description='The function as "module:name"')
-    stop: str | None = Field(None, min_length=1, description="What a message has in it to end the conversation")
+    stop: str | None = Field(None, min_length=1, description="Text in a message that ends the conversation")
 
 
 UserSpec = Annotated[ScriptedUser | SimulatedUser | PythonUser, Field(discriminator="kind")]
 
 
 class UserCheck(_Spec):
-    """The judge `user_kept_to_goal`: a conversation that it rejects is an invalid trial, and no fault of the target."""
+    """The judge `user_kept_to_goal`: a conversation that it rejects is an invalid trial, not a fault of the target."""
 
     connection: str = Field("openai", description="The name of the connection")
     model: str | None = Field(None, description="The model; default: the connection's model")
@@ -89,7 +90,7 @@ class FaultSpec(_Spec):
 
     error: float = Field(0.0, ge=0, le=1, description="The share of calls that fail")
     slow: float = Field(1.0, ge=0, le=1, description="The share of calls that take `slow_s` longer")
-    slow_s: float = Field(0.0, ge=0, le=600, description="By how many seconds")
+    slow_s: float = Field(0.0, ge=0, le=600, description="Delay of slow calls, in seconds")
 
 
 class Place(_Spec):

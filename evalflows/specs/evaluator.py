@@ -54,12 +54,13 @@ class FallbackSpec(SpecModel):
     connection: str | None = Field(None, description="The connection of the judge model")
     model: str | None = Field(None, description="The judge model; default: the connection's model")
     mode: Mode | None = Field(
-        None, description="How the judge's calls are made: direct or batch; default: as the spec or the connection says"
+        None,
+        description="How the judge's calls are made: direct or batch; default: the spec's or the connection's mode",
     )
     sees: list[Modality] = Field(
         default_factory=list,
-        description="Which files of the example and the answers a built-in judge sees: image, audio, file (PDF). "
-        "Of others it is told the name and size",
+        description="Which files of the example and the answers a built-in judge sees: image, audio, file (PDF). It "
+        "gets only the names and sizes of other files",
     )
     version: str | None = Field(None, description="Your own version label, stored beside the hash of the source")
     timeout_s: float | None = Field(
@@ -70,8 +71,8 @@ class FallbackSpec(SpecModel):
     )
     retry_on: Annotated[list[str], BeforeValidator(_class_names)] = Field(
         default_factory=list,
-        description="Names of your own exceptions (Busy, or my_client.Busy) that another attempt may cure: they are "
-        "retried by the chunk and by `resume`, like an HTTP 5xx",
+        description="Names of your own transient exceptions (Busy, or my_client.Busy): the chunk and `resume` retry "
+        "them, like an HTTP 5xx",
     )
 
     @model_validator(mode="before")
@@ -104,7 +105,7 @@ class TierSpec(FallbackSpec):
 
     decides: list[float | str] = Field(
         default_factory=list,
-        description="Final scores: numbers or labels; true is 1 and false is 0. Of pairs of answers: win or tie",
+        description="Final scores: numbers or labels; true is 1 and false is 0. For pairs of answers: win or tie",
     )
     decides_from: float | None = Field(None, description="Scores of at least this value are final")
     decides_to: float | None = Field(None, description="Scores of at most this value are final")
@@ -128,19 +129,19 @@ class TierSpec(FallbackSpec):
 
 
 class AnchorsSpec(SpecModel):
-    """Answers whose scores are known, some of which a judge judges again in every run, so that its drift is seen.
+    """Answers with known scores. A judge judges some of them again in every run, so that its drift shows.
 
     A plain string is short for `dataset`.
     """
 
     dataset: str = Field(
-        description="A file of rows with inputs, outputs (of a pair of answers, a list of both), known (the score that "
-        "the judge should give; of a pair first, second or tie) and what the judge needs of reference_outputs, "
-        "metadata and steps; or the id of its snapshot"
+        description="A file of rows with inputs, outputs (for a pair of answers, a list of both), known (the score "
+        "that the judge should give; for a pair first, second or tie) and the reference_outputs, metadata and steps "
+        "that the judge needs; or the id of its snapshot"
     )
-    share: Rate = Field(0.02, description="Anchors to judge in a run or a batch, as a share of what the judge judges")
+    share: Rate = Field(0.02, description="Anchors to judge in a run or a batch, as a share of the judge's judgements")
     at_least: int | None = Field(
-        None, ge=1, description="Anchors to judge at least; default: 30 in a run, 1 in a batch of production"
+        None, ge=1, description="Minimum number of anchors to judge; default: 30 in a run, 1 in a batch of production"
     )
     seed: int = Field(0, description="Seed of their order")
 
@@ -155,12 +156,12 @@ class JudgeSpec(FallbackSpec):
 
     tiers: list[TierSpec] = Field(
         default_factory=list,
-        description="With `use: cascade`: evaluators in order, the cheapest first. Each judges what the previous tiers "
-        "did not decide; `decided_by` names the tier that gave the score",
+        description="With `use: cascade`: evaluators in order, the cheapest first. Each judges the answers left open "
+        "by the previous tiers; `decided_by` names the tier that gave the score",
     )
     fallback: FallbackSpec | None = Field(
         None,
-        description="The evaluator to use when this one is unavailable; its scores have this one's name, and "
+        description="The evaluator to use when this one is unavailable; its scores keep this evaluator's name, and "
         "`decided_by` names the evaluator that gave them",
     )
     controls: int | None = Field(
@@ -176,7 +177,7 @@ class JudgeSpec(FallbackSpec):
     )
     fallback_counts: bool = Field(
         False,
-        description="Whether gates and verdicts may rest on a metric of which the fallback judged more than half; "
+        description="Whether gates and verdicts may use a metric if the fallback judged more than half of it; "
         "default: they stay open",
     )
 
@@ -219,7 +220,7 @@ class EvaluatorSpec(JudgeSpec):
     needs: dict[str, Wanted] = Field(
         default_factory=dict,
         description="Metric of another evaluator: the score that an answer must have, such as {correct: false} or "
-        "{quality: {below: 0.5}}. To others this evaluator does not apply, and asks no model",
+        "{quality: {below: 0.5}}. For other answers this evaluator does not apply, and asks no model",
     )
 
     sample_rate: Rate | None = Field(
@@ -239,20 +240,19 @@ class EvaluatorSpec(JudgeSpec):
     )
     panel: list[JudgeSpec] = Field(
         default_factory=list,
-        description="With `use: panel`: judges of the same answers, whose scores become one. Each judge's own score is "
-        "kept, as the metric PANEL/NAME; default of the name: its model, else its function",
+        description="With `use: panel`: judges of the same answers, whose scores become one. Each judge's own score "
+        "is kept, as the metric PANEL/NAME; NAME defaults to its model, else its function",
     )
     combine: PanelCombine | None = Field(
         None,
         description="How repeats, or the scores of a panel, become one score; default: the majority of yes/no and "
-        "labels, the median of numbers. `weighted`, of a panel: by each judge's agreement with people's labels",
+        "labels, the median of numbers. `weighted`, for a panel: by each judge's agreement with people's labels",
     )
 
     bundle: str | None = Field(
         None,
         min_length=1,
-        description="A name that several judges of one connection share: they are asked in one call, with an answer "
-        "each",
+        description="A name shared by several judges of one connection: one call asks them all, with an answer each",
     )
     bundle_sample: int = Field(
         20,
@@ -262,16 +262,16 @@ class EvaluatorSpec(JudgeSpec):
     )
     bundle_unchecked: bool = Field(
         False,
-        description="Whether gates and verdicts may rest on this judge even if sharing a call changes its scores; this "
-        "is then not tried",
+        description="Whether gates and verdicts may use this judge even if sharing a call changes its scores, which "
+        "is then not tested",
     )
 
     resample: bool = Field(
         False,
-        description="Of a summary evaluator of your own: whether it is a pure function of its lists, so that it may be "
-        "called on resamples and its metrics have intervals and differences, as those of built-in ones have",
+        description="For your own summary evaluator: whether it is a pure function of its lists, so that it may be "
+        "called on resamples and its metrics have intervals and differences, like those of the built-in evaluators",
     )
-    resample_s: float = Field(60, gt=0, description="Seconds that the resamples may take")
+    resample_s: float = Field(60, gt=0, description="Maximum seconds for the resamples")
 
     @model_validator(mode="after")
     def _can_repeat(self) -> "EvaluatorSpec":

@@ -26,18 +26,18 @@ LookShare = Annotated[float, Field(gt=0, le=1)]
 
 
 class _Experiment(SpecModel):
-    """The fields of an experiment's own. A separate base class, so that forms show them first."""
+    """The fields that only an experiment has. A separate base class, so that forms show them first."""
 
     name: str = Field(description="The experiment's name", min_length=1)
     tags: list[str] = Field(default_factory=list, description="Tags to search by")
     dataset: DatasetSpec
     targets: list[TargetSpec] = Field(
-        min_length=1, description="The variants under test; kinds: chat, python, http or recorded"
+        min_length=1, description="The variants under test; kinds: chat, python, http, conversation or recorded"
     )
     matrix: MatrixSpec | None = Field(
         None,
         exclude=True,
-        description="Fields of the only target, each with several values: every combination becomes a target",
+        description="Fields of the single target, each with several values: every combination becomes a target",
     )
     baseline: str | None = Field(None, description="The target that the others are compared with; default: the first")
     repetitions: int = Field(1, ge=1, le=10_000, description="Number of runs per example")
@@ -76,10 +76,10 @@ class _Experiment(SpecModel):
         None, description="Why `gate` may run the final examples once more than that; reports show it"
     )
     quarantine: Annotated[list[QuarantineSpec], ONE_OR_MORE] = Field(
-        default_factory=list, description="Flaky examples, which are run and shown, and weigh less in verdicts"
+        default_factory=list, description="Flaky examples, which are run and shown, and have a lower weight in verdicts"
     )
     quarantine_at_most: float = Field(
-        AT_MOST, ge=0, le=1, description="The share of the examples that may weigh less; with more there is no verdict"
+        AT_MOST, ge=0, le=1, description="Maximum share of examples with a lower weight; with more, there is no verdict"
     )
     check_results: bool = Field(False, description="Check outputs and scores before anything is concluded from them")
     max_concurrency: int | None = Field(

@@ -43,14 +43,14 @@ class ModeSpec(SpecModel):
     """A failure mode, or a topic."""
 
     name: Name = Field(description="Letters, digits, _ and -; the metric is mode.NAME")
-    definition: Words = Field(description="One sentence by which a stranger could tell whether it holds")
+    definition: Words = Field(description="One sentence from which an outsider can tell whether it holds")
     examples: list[Words] = Field(default_factory=list, description="Texts, or ids of runs or traces")
     status: Literal["open", "closed"] = Field("open", description="closed: it should not come back")
-    since: date | None = Field(None, description="The day since when it has this status")
+    since: date | None = Field(None, description="The first day of this status")
 
 
 class TaxonomySpec(SpecModel):
-    """A file of failure modes, of which several may hold; or of topics, of which exactly one does."""
+    """A file of failure modes, of which several may hold, or of topics, of which exactly one holds."""
 
     kind: Kind = Field("modes", description="Whether several of these may hold, or exactly one")
     modes: list[ModeSpec] = Field(min_length=1, description="The modes, or the topics")

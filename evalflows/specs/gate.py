@@ -99,7 +99,7 @@ def _any_rise(value: object) -> object:
 class RecalibrationSpec(SpecModel):
     """Recalibration of scores by an older judge: the newer judge scores a sample of the same answers."""
 
-    sample: int = Field(100, ge=20, description="How many of the baseline's answers the newer judge scores")
+    sample: int = Field(100, ge=20, description="Number of the baseline's answers that the newer judge scores")
     seed: int = Field(0, ge=0, lt=1 << 32, description="Seed of the sample")
 
 
@@ -141,9 +141,9 @@ class GateSpec(SpecModel):
     )
     baseline: str | None = Field(
         None,
-        description="What to compare with: one of the targets, the name of an approved baseline, or a window of "
-        "production, production:EVALUATION@24h. Default: the spec's baseline if it has several targets, else the "
-        "baseline approved under the experiment's name",
+        description="The baseline: one of the targets, the name of an approved baseline, or a window of production, "
+        "such as production:EVALUATION@24h. Default: the spec's baseline if it has several targets, else the baseline "
+        "approved under the experiment's name",
     )
     adjustment: Adjustment = Field(
         "holm",
@@ -168,7 +168,8 @@ class GateSpec(SpecModel):
     judge_drift: Literal["refuse", "rejudge"] = Field(
         "refuse",
         description="If a judge has drifted since it judged the baseline, as its anchors show: `refuse` decides "
-        "nothing on its metrics, `rejudge` lets today's judge judge the baseline's answers again and decides by that",
+        "nothing on its metrics, `rejudge` has today's judge judge the baseline's answers again, and decides on these "
+        "scores",
     )
     approved_by: list[str] = Field(
         default_factory=list, description="Who may approve the baseline; default: anybody who can write to the store"
@@ -240,7 +241,7 @@ class GateSpec(SpecModel):
 
 
 class GatePolicy(GateSpec):
-    """A gate as its decisions keep it: with the spec's quarantine."""
+    """A gate as stored in its decisions: with the spec's quarantine."""
 
     quarantine: list[QuarantineSpec] = Field(default_factory=list)
     quarantine_at_most: float = AT_MOST

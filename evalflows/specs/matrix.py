@@ -42,7 +42,7 @@ Levels = Annotated[list[Any] | dict[Any, Any], BeforeValidator(_as_levels)]
 
 
 class MatrixSpec(SpecModel, extra="allow"):
-    """Factors, each a field of the target with its levels, and which combinations are no target."""
+    """Factors, each a field of the target with its levels, and the combinations to leave out."""
 
     __pydantic_extra__: dict[str, Levels]
 
@@ -52,9 +52,9 @@ class MatrixSpec(SpecModel, extra="allow"):
         min_length=1,
     )
     exclude: Annotated[list[dict[str, Any]], ONE_OR_MORE] = Field(
-        default_factory=list, description="Combinations that are left out: factors, each with a level or several"
+        default_factory=list, description="Combinations to leave out: factors, each with one level or several"
     )
-    cells: int = Field(MOST_CELLS, ge=1, description="The most targets that it may make")
+    cells: int = Field(MOST_CELLS, ge=1, description="Maximum number of targets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,8 @@ def _levels(factor: str, given: Any, base: Mapping[str, Any]) -> list[_Level]:
 def _known_path(where: str, field: str, base: Mapping[str, Any]) -> str:
     if (path := _path(field, base)) is None:
         raise ValueError(
-            f"{where}: {field!r} is no field of a {base['kind']} target, wanted {names_to_choose(field, _fields(base))}"
+            f"{where}: {field!r} is not a field of a {base['kind']} target, "
+            f"wanted {names_to_choose(field, _fields(base))}"
         )
     return path
 

@@ -37,7 +37,7 @@ class MetricSpec(SpecModel):
     rare_losses: bool = Field(
         True,
         description="Whether intervals in the range allow for rare worst values that the sample does not show; if "
-        "false, a decision says that it rests on there being none",
+        "false, a decision states the assumption that there are none",
     )
     missing: Literal["worst", "leave_out"] | None = Field(
         None,

@@ -24,15 +24,15 @@ class QuarantineSpec(SpecModel):
         None,
         ge=0,
         lt=0.5,
-        description="All examples that are flaky by the runs before this one, with a higher flip rate; of "
-        "yes/no metrics",
+        description="All examples that the runs before this one show to be flaky, with a higher flip rate; for yes/no "
+        "metrics",
     )
-    metric: str | None = Field(None, description="Only in this metric; default: in every metric of an evaluator")
+    metric: str | None = Field(None, description="Only for this metric; default: for every metric of an evaluator")
     until: date = Field(description="The last day (UTC); afterwards run, plan and gate refuse the spec")
     reason: Annotated[str, AfterValidator(words)] = Field(description="Why; reports show it")
     weigh: Weigh = Field(
         "by_noise",
-        description="What they weigh in verdicts: by_noise, less the more they vary by chance, or not_at_all",
+        description="Their weight in verdicts: by_noise (lower with more variation by chance), or not_at_all",
     )
 
     @model_validator(mode="after")

@@ -10,15 +10,15 @@ from evalflows.specs.model import SpecModel
 
 
 class RetentionSpec(SpecModel):
-    """How long what stays, as given in a spec file or in the form in Prefect's UI. What has no rule stays."""
+    """How long data stay, as given in a spec file or in the form in Prefect's UI. Data without a rule stay."""
 
     trace_texts_days: int | None = Field(
-        None, ge=1, description="Days after which the texts of a trace are erased, since its last observation"
+        None, ge=1, description="Days since its last observation after which the texts of a trace are erased"
     )
     call_texts_days: int | None = Field(
         None,
         ge=1,
-        description="Days after which the messages and answers of model calls are erased; none is reused then",
+        description="Days after which the messages and answers of model calls are erased; erased calls are not reused",
     )
     experiments_days: int | None = Field(
         None,

@@ -28,8 +28,8 @@ class TaskRunnerSpec(SpecModel):
 
     kind: Engine = Field(
         "threads",
-        description="threads of the run's own process, processes beside it for rules over recorded answers or "
-        "production, or processes of dask or ray",
+        description="threads of the run's process, further processes for rules over recorded answers or production, "
+        "or processes of dask or ray",
     )
     processes: int | None = Field(
         None, ge=1, le=1024, description="Number of processes of a cluster on this machine; default: one per core"
@@ -100,7 +100,7 @@ class RunSettings(SpecModel):
     )
     budget_counts_unknown: bool = Field(
         True,
-        description="Whether budget_usd refuses model calls whose cost can be neither known nor estimated; if false, "
+        description="Whether budget_usd refuses model calls whose cost is unknown and cannot be estimated; if false, "
         "they are made, and not counted",
     )
     max_calls: int | None = Field(None, ge=0, description="Maximum number of paid model calls of the whole run")
@@ -121,14 +121,14 @@ class RunSettings(SpecModel):
     task_runner: TaskRunner = TaskRunnerSpec()
     mode: Mode | None = Field(
         None,
-        description="How model calls are made unless a target or an evaluator says so: direct, or batch, by the "
-        "provider's batch interface within a day; default: as the connection says",
+        description="How model calls are made, unless a target or an evaluator sets it: direct, or batch, by the "
+        "provider's batch interface within a day; default: the connection's setting",
     )
     batch_wait_s: float | None = Field(
         None,
         ge=0,
-        description="Longest wait for open batches, in seconds, before the run ends to be resumed; default: until they "
-        "have ended",
+        description="Longest wait for open batches, in seconds; after it the run ends, and can be resumed; default: "
+        "until they have ended",
     )
 
 

@@ -29,10 +29,12 @@ OF_REASONING = ("max_completion_tokens", "reasoning_effort")
 
 class _Target(SpecModel):
     name: str = Field("target", description="The name of this variant in results", min_length=1)
-    version: str | None = Field(None, description="Its version, such as v7 or a git tag; tells runs of one name apart")
+    version: str | None = Field(
+        None, description="Its version, such as v7 or a git tag; distinguishes runs of one name"
+    )
     factors: dict[str, str] = Field(
         default_factory=dict,
-        description="The cell of a matrix that it is: the level of each factor. A matrix writes it",
+        description="Its cell of a matrix: the level of each factor. The matrix sets it",
         exclude_if=lambda factors: not factors,
     )
 
@@ -54,7 +56,7 @@ class ChatTarget(_Target):
     connection: str = Field("openai", description="The name of the connection")
     model: str | None = Field(None, description="The model; default: the connection's model")
     mode: Mode | None = Field(
-        None, description="How its calls are made: direct or batch; default: as the spec or the connection says"
+        None, description="How its calls are made: direct or batch; default: the spec's or the connection's mode"
     )
     system: str | PromptFile | None = Field(
         None, description="System message, or {file: prompts/system.md}; {field} is filled from the inputs"
@@ -72,7 +74,7 @@ class ChatTarget(_Target):
     temperature: float | None = Field(None, ge=0, description="Sampling temperature")
     max_tokens: int | None = Field(None, ge=1, description="Maximum number of tokens of an answer")
     max_completion_tokens: int | None = Field(
-        None, ge=1, description="The same for reasoning models: of an answer and of the thinking before it"
+        None, ge=1, description="The same for reasoning models: of an answer and the thinking before it"
     )
     reasoning_effort: str | None = Field(
         None, min_length=1, description="How long a reasoning model thinks, as its provider calls it, such as low"
@@ -87,7 +89,7 @@ class ChatTarget(_Target):
         None, description="A JSON schema of the answer; its fields become the outputs"
     )
     truncated: Literal["fail", "score"] = Field(
-        "fail", description="Whether an answer that stops at the token limit is a failure, or scored as far as it goes"
+        "fail", description="Whether an answer that stops at the token limit fails, or is scored as it is"
     )
     strip_thinking: bool = Field(
         False, description="Leave out the thinking before an answer, up to </think>, if it is part of the text"
@@ -152,7 +154,8 @@ class ChatTarget(_Target):
 class _Application(_Target):
     answers_of: str | None = Field(
         None,
-        description="The id of an experiment of its version: its answers are reused, and only what it lacks is asked",
+        description="The id of an experiment of its version: its answers are reused, and only missing ones are "
+        "requested",
         exclude_if=lambda experiment: experiment is None,
     )
 
@@ -163,7 +166,7 @@ class PythonTarget(_Application):
     kind: Literal["python"]
     function: str = Field(description='The function as "module:name"')
     timeout_s: float | None = Field(
-        None, gt=0, description="The maximum seconds for one answer, with its model calls; a longer one fails"
+        None, gt=0, description="Maximum seconds for one answer, including its model calls; a slower answer fails"
     )
 
     @property
@@ -195,17 +198,18 @@ class HttpTarget(_Application):
     )
     timeout_s: float = Field(60.0, gt=0, description="Timeout of one attempt, in seconds")
     attempts: int = Field(4, ge=1, description="Maximum number of attempts per example")
-    max_response_mb: float = Field(64.0, gt=0, description="Largest response that is read, unpacked, in megabytes")
+    max_response_mb: float = Field(64.0, gt=0, description="Maximum size of a decompressed response, in megabytes")
     max_in_flight: int = Field(16, ge=1, description="Maximum number of concurrent requests, per process")
     max_wait_s: float = Field(
-        600.0, ge=0, description="Longest wait before another attempt that the application may ask for, in seconds"
+        600.0, ge=0, description="Longest wait before another attempt that the application may request, in seconds"
     )
     content_types: list[str] = Field(
         default_factory=list,
-        description="Content types that are answers too, as text, such as text/html; JSON and plain text always are",
+        description="Further content types to accept as text answers, such as text/html; JSON and plain text always "
+        "count",
     )
     version_url: str | None = Field(
-        None, description="An address that answers GET with the application's version, asked once before the run"
+        None, description="An address that returns the application's version (GET), called once before the run"
     )
     version_header: str | None = Field(
         None, description="The header of a response that holds the application's version"
@@ -260,18 +264,18 @@ class ConversationTarget(_Target):
     user: UserSpec = Field(default_factory=lambda: ScriptedUser(kind="scripted"), description="Who the user is")
     user_check: UserCheck | None = Field(
         None,
-        description="Judge whether the user kept to its goal. A trial in which it did not is made once more, and then "
+        description="Judge whether the user kept to its goal. If not, the trial is repeated once; a second failure "
         "counts as missing",
     )
     max_turns: int | None = Field(
         None,
         ge=1,
         le=200,
-        description="Maximum number of the target's turns; what is left of a script is not said. "
+        description="Maximum number of the target's turns; the rest of a script is not sent. "
         f"Default: {MOST_TURNS}, and for a scripted user all of its script",
     )
     on_max_turns: Literal["end", "fail"] = Field(
-        "end", description="Whether a conversation, or a script, that is not over then is judged as it is, or fails"
+        "end", description="Whether a conversation, or a script, that is not over by then is judged as it is, or fails"
     )
     max_steps: int = Field(20, ge=1, description="Maximum number of a chat target's model calls in one turn")
     stop: str | None = Field(
@@ -288,7 +292,7 @@ class ConversationTarget(_Target):
         "sent only the newest messages. Default: it is sent all messages",
     )
     reset: str | None = Field(
-        None, description='What is called before each trial: a URL to post {"session": id} to, or "module:name"'
+        None, description='Called before each trial: a URL to post {"session": id} to, or "module:name"'
     )
     world: str | None = Field(
         None,
@@ -336,7 +340,7 @@ class ConversationTarget(_Target):
         if self.world is not None and isinstance(inner, HttpTarget) and self.world_at is None:
             raise ValueError("world_at: an application needs header:NAME or field:NAME for the address of the tools")
         if self.user_check is not None and isinstance(self.user, ScriptedUser):
-            raise ValueError("user_check: wanted a simulated user or a function; a script keeps to itself")
+            raise ValueError("user_check: wanted a simulated user or a function; a script cannot leave its goal")
         return self
 
     @property

@@ -20,9 +20,9 @@ MAPPED = ("input", "output", "expected_output", "metadata")
 
 
 class _TraceEvaluation(SpecModel):
-    """The fields of a trace evaluation's own. A separate base class, so that forms show them first."""
+    """The fields that only a trace evaluation has. A separate base class, so that forms show them first."""
 
-    name: str = Field(description="The evaluation's name; its watermark says what is new", min_length=1)
+    name: str = Field(description="The evaluation's name; its watermark separates old and new items", min_length=1)
     description: str = Field("", description="The purpose of the evaluation")
     metadata: Metadata
     scope: TraceScope = Field("traces", description="What one item is: a trace, an observation, or a whole session")
@@ -33,7 +33,7 @@ class _TraceEvaluation(SpecModel):
     )
     mapper: str | dict[str, str] | None = Field(
         None,
-        description='What evaluators get of an item: a function "module:name", or paths for input, output, '
+        description='The parts of an item that evaluators get: a function "module:name", or paths for input, output, '
         "expected_output and metadata, such as {output: 'observations[type=retriever].output'}; default: its input, "
         "output and metadata",
     )
@@ -49,19 +49,21 @@ class _TraceEvaluation(SpecModel):
     )
     watch: Annotated[list[WatchSpec], ONE_OR_MORE] = Field(
         default_factory=list,
-        description="Rules that alarm when a metric gets worse; a metric alone stands for a `change` of it",
+        description="Rules that alarm when a metric gets worse; a metric alone means a `change` of it",
     )
     settle_s: float | None = Field(
         None,
         ge=0,
         description="Seconds without a new span after which an item is judged; default: 60, and 1800 for sessions",
     )
-    max_items: int | None = Field(None, ge=1, description="Maximum number of items per start; the rest comes next")
+    max_items: int | None = Field(
+        None, ge=1, description="Maximum number of items per start; the next start judges the rest"
+    )
     fetch_batch_size: int | None = Field(
         None,
         ge=1,
         le=100_000,
-        description="Items in memory at once; the next are read ahead; default: 200, and 1,000 if only rules judge",
+        description="Items in memory at once, and the next are read ahead; default: 200, or 1,000 if only rules judge",
     )
     max_concurrency: int | None = Field(
         None, ge=1, description="Maximum number of items judged concurrently, per process"

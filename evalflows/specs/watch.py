@@ -64,8 +64,8 @@ class WatchSpec(SpecModel):
     slices: list[str] = Field(
         default_factory=lambda: [ALL],
         min_length=1,
-        description="Slices that are watched separately: `tag`, `version`, `model`, `environment`, or a field of the "
-        "metadata such as `metadata.plan`, for each of its values; `version=1.4` for one of them; `all` for all traces",
+        description="Slices to watch separately: `tag`, `version`, `model`, `environment`, or a field of the metadata "
+        "such as `metadata.plan`, for each of its values; `version=1.4` for a single value; `all` for all traces",
     )
     min_n: int = Field(
         30,
@@ -75,7 +75,7 @@ class WatchSpec(SpecModel):
     )
     minimum: float | None = Field(None, description="threshold: the mean should be at least this")
     maximum: float | None = Field(
-        None, description="threshold: the mean should be at most this; failure_share: as well"
+        None, description="threshold: the mean should be at most this; failure_share: the share should be"
     )
     against: str | None = Field(
         None,
@@ -89,15 +89,15 @@ class WatchSpec(SpecModel):
         None,
         gt=0.5,
         lt=1,
-        description="Confidence level of the interval of each window and slice; default: as high as needed for at most "
-        "0.75 false alarms of the rule in 30 days if the truth is at its bound, for a fall 0.1",
+        description="Confidence level of the interval of each window and slice; default: as high as needed for at "
+        "most 0.75 false alarms of the rule in 30 days if the truth is at its bound, or 0.1 for a fall",
     )
     allow_variation: bool | None = Field(
         None,
-        description="fall, change: whether windows may vary by more than chance, as weekends and releases do; how much "
-        "is estimated from the windows of 28 days, once there are five; default: true",
+        description="fall, change: whether windows may vary by more than chance, as weekends and releases do; the "
+        "variation is estimated from the windows of 28 days, once there are five; default: true",
     )
-    since: date | None = Field(None, description="The first day that is watched; of `closed_modes`, each's own")
+    since: date | None = Field(None, description="The first day to watch; for `closed_modes`, each mode has its own")
     late_s: float | None = Field(
         None,
         ge=0,

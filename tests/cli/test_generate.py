@@ -296,7 +296,7 @@ def test_documents_that_cannot_be_read_are_one_line(store: Store) -> None:
             (("one.md", "--reference", "a"), "--reference: wanted --inputs too"),
             (("one.md", "--besides", "no.jsonl"), "no.jsonl: "),
             (("one.md", "--to", "qa.csv"), "--to: got 'qa.csv', wanted a file whose name ends in .jsonl, or a dataset"),
-            (("one.md", "--to", "no/qa.jsonl"), "--to: got 'no/qa.jsonl', in a folder that does not exist"),
+            (("one.md", "--to", "no/qa.jsonl"), "--to: got 'no/qa.jsonl', in a missing folder"),
         ):
             out = said("generate", "--connection", "mine", "--to", "qa", *arguments, code=2)
             assert out.startswith("evalflows: ") and out.count("\n") == 1 and message in out, out

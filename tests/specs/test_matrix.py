@@ -63,7 +63,7 @@ def test_levels_have_names_of_their_own_or_by_their_values_and_may_set_several_f
             {"temprature": [0]},
             "matrix: temprature: no field of a chat target, wanted temperature; or levels with fields of it",
         ),
-        ({"llm": [{"a": 1}]}, "matrix: llm: 'a' is no field of a chat target, wanted "),
+        ({"llm": [{"a": 1}]}, "matrix: llm: 'a' is not a field of a chat target, wanted "),
         ({"model": []}, "matrix: model: got no level"),
         ({"model": ["x", "x"]}, "matrix: model: two levels are called 'x'"),
         ({"tools": [[{}]]}, "matrix: tools: got [[{}]], wanted levels by names: {NAME: level}"),

@@ -247,7 +247,7 @@ def test_who_is_at_fault_is_said(settings: dict[str, Any], kind: str, says: str)
         ({"faults": {"refund": {"error": 0.1}}}, "wanted only with a world"),
         ({"target": {"kind": "chat", "user": "{x}"}}, "the user speaks"),
         ({"target": {"kind": "http", "url": "http://localhost"}, "world": "shop:Shop"}, "world_at"),
-        ({"user_check": {}}, "a script keeps to itself"),
+        ({"user_check": {}}, "a script cannot leave its goal"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings: dict[str, Any], says: str) -> None:

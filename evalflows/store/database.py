@@ -488,11 +488,6 @@ class SharedDatabases:
             cursor.execute(FIND_STAGING)
         return cursor
 
-    def in_memory(self, layout: Layout, damages: Damages, is_packed: bool) -> Collection[str]:
-        """Return the tables of a root that are copied whole."""
-        database = self._databases.get((os.getpid(), layout.root, damages.version, is_packed))
-        return database.copies.tables if database and database.copies else ()
-
     @contextmanager
     def little_memory(self, *, is_needed: bool = True) -> Iterator[None]:
         """Within the block, if it is needed, let queries use LITTLE memory, and the disk beyond that."""

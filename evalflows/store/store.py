@@ -388,10 +388,9 @@ class Store:
         return [[*rows] for rows in known[key]]
 
     def _states_alone(self, tables: Collection[str] | None) -> dict[str, object] | None:
-        """Return the files of the owners in `only`; None if tables have others, or rows that are not in such files, and
-        if all are in memory already, where queries are planned in less time."""
+        """Return the files of the owners in `only`; None if tables have others, or rows that are not in such files."""
         owners, states = self._reading.get().only, dict[str, object]()
-        if owners is None or tables is None or not self.layout.is_local or self._are_in_memory(tables):
+        if owners is None or tables is None or not self.layout.is_local:
             return None
         for table in tables:
             if (column := TABLES[table].owner) not in owners:
@@ -403,10 +402,6 @@ class Store:
                 elif self._open_files(table, owner) or packed_file(self.layout, self._fs, table, owner):
                     return None
         return states
-
-    def _are_in_memory(self, tables: Collection[str]) -> bool:
-        packed = is_packed(self.layout, self._fs)
-        return {*tables} <= {*shared.in_memory(self.layout, self._damages, packed)}
 
     def columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, Any]:
         """Return the columns of a query as numpy arrays, ten times faster than rows. No file is verified."""

@@ -344,7 +344,7 @@ def test_every_remark_is_at_every_door(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 DOORS = {
-    *("api/results.py", "cli/decide.py", "cli/diff.py", "cli/explain.py", "cli/run.py", "mcp_server.py"),
+    *("api/deciding.py", "api/results.py", "cli/diff.py", "cli/explain.py", "cli/run.py", "mcp_server.py"),
     *("dashboard/experiments.py", "dashboard/home.py", "dashboard/notebook.py", "dashboard/report_file.py"),
     *("cli/trying.py", "dashboard/datasets.py"),  # what they show has no verdict
     *("pytest_plugin/asserts.py", "pytest_plugin/message.py"),  # of the decision that they have just made

@@ -39,6 +39,13 @@ _WANTED = """
 
 _NEWEST = "order by started_at desc"
 
+_EXPERIMENTS = f"""
+select experiment_id from experiments where {_WANTED} and ($4 is null or dataset_name = $4) {_NEWEST}, target limit $5
+"""
+
+MOST = 100
+"""Experiments, and comparisons, that are listed as text unless `--limit` says otherwise."""
+
 
 @click.command()
 @click.option("--name", help="Only names that begin with this.")
@@ -46,26 +53,40 @@ _NEWEST = "order by started_at desc"
 @click.option("--tag", help="Only those with this tag.")
 @click.option("--all", "with_ids", is_flag=True, help="Print ids and all columns, on two lines where they do not fit.")
 @click.option("--since", type=click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M"]), help="Only those started since (UTC).")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help=f"Maximum number of experiments, and of comparisons. Default: {MOST}; as JSON, all.",
+)
 @FORMAT
 @with_one_line_errors
-def ls(with_ids: bool, form: str, **wanted: str | datetime | None) -> None:
+def ls(with_ids: bool, form: str, limit: int | None, **wanted: str | datetime | None) -> None:
     """List experiments with the decisions of their gates, and comparisons, newest first."""
     if not is_store(layout := Layout.at()):
         echo_error(no_store(layout))
         _print_list([], [], {}, form, "", with_ids=with_ids)
         return
     store = Store(layout.root)
-    values = [wanted[name] for name in ("name", "tag", "since", "dataset")]
+    values: list[object] = [wanted[name] for name in ("name", "tag", "since", "dataset")]
     is_filtered = any(value is not None for value in values)
     none = "no experiments of that kind" if is_filtered else one_line(no_experiments(layout))
-    experiments = overviews(store, f"{_WANTED} and ($4 is null or dataset_name = $4) {_NEWEST}, target", values)
-    compared = comparison_overviews(store, f"{_WANTED} and $4 is null {_NEWEST}", values)
+    most = limit if limit or form == "json" else MOST
+    values.append(None if most is None else most + 1)  # one more tells whether there are others
+    (found,) = ask(store, (_EXPERIMENTS, values))
+    ids = [identity for (identity,) in found]
+    in_order = "is_one_of(experiment_id, $1) order by list_position($1, experiment_id)"
+    experiments = overviews(store, in_order, [ids[:most]]) if ids else []
+    compared = comparison_overviews(store, f"{_WANTED} and $4 is null {_NEWEST} limit $5", values)
+    are_all = most is None or max(len(ids), len(compared)) <= most
+    compared = compared[:most]
     gates = conclusions_on(store, [experiment.experiment_id for experiment in experiments]) if experiments else {}
     if form != "json":
         experiments = _with_sources(store, experiments)
         before = worse_before(store, [*gates]) if gates else {}
         gates = {owner: _with_earlier(by_gate, before.get(owner, {})) for owner, by_gate in gates.items()}
     _print_list(experiments, compared, gates, form, none, with_ids=with_ids)
+    if not are_all and form != "json":
+        echo(f"only the newest {most} are shown: --limit shows more")
 
 
 def _with_earlier(conclusions: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:

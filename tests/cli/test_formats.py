@@ -140,6 +140,10 @@ def test_every_document_is_as_its_schema_says(tmp_path: Path) -> None:
         assert shown[name] or name == "labels judges", "else it shows nothing of what it can hold"
     jsonschema.validate(parsed(asked("show", "cmp-", "--format", "json")), schema_of("compare"))
     assert [part["title"] for part in shown["explain"]["explanation"]][:2] == ["In the store", "Rules and settings"]
+    of_all, newest = shown["ls"], parsed(asked("ls", "--limit", "1", "--format", "json"))
+    assert len(of_all) == 3 and newest == of_all[:2], "the newest comparison, and the newest experiment"
+    for limit, is_told in ((1, True), (2, False)):
+        assert ("only the newest 1 are shown" in asked("ls", "--limit", f"{limit}").stdout) == is_told
     assert shown["doctor"]["is_sound"] and shown["baseline ls"][0]["holds"]
     assert parsed(asked("schema", "ls")) == schema_of("ls")
 

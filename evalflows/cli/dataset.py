@@ -248,7 +248,7 @@ def delete(name: str) -> None:
     `dataset add` with the same name begins another one.
     """
     hide_dataset(existing_store(), name, "dataset delete")
-    echo(one_line(f"{name}: deleted; its versions stay, see `evalflows dataset ls --all`"))
+    echo(one_line(f"{name}: deleted; its versions stay"))
 
 
 @dataset.command()

@@ -118,7 +118,7 @@ def test_one_that_does_not_work_is_told_in_one_line_and_ends_with_2(store_root: 
         done = connections("--test")
     assert done.exit_code == 2
     assert line(done, "down") == "down: HTTP 503: down for now" and line(done, "works").startswith("works: ok")
-    assert line(done, "gone").startswith("gone: Connect")
+    assert line(done, "gone").startswith(f"gone: {gone.base_url}: Connect")
     assert done.stderr == "evalflows: connections: 2 of 4 did not answer: down, gone\n"
     assert down.calls == 1, "no attempt is repeated"
     assert not store_root.exists()

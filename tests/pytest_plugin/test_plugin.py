@@ -53,9 +53,9 @@ sys.exit(code)
 """
 
 
-@pytest.mark.parametrize("imported, loaded", [("", []), ("import evalflows.store.store", ["duckdb"])])
+@pytest.mark.parametrize("imported, loaded", [("", []), ("import evalflows.specs.gate", ["pydantic"])])
 def test_collecting_imports_nothing_of_evalflows(tmp_path: Path, imported: str, loaded: list[str]) -> None:
-    """Beside it a module that imports the store, to see that one would be seen."""
+    """Beside it a module that imports specs, to see that one would be seen."""
     path = tmp_path / "test_empty.py"
     path.write_text(
         f"{imported}\nfrom evalflows.pytest_plugin import assert_at_least\ndef test_nothing(evaluate): assert True\n"

@@ -211,7 +211,8 @@ def test_all_runs_of_a_server_share_its_budget(
         await call("label", **answer, metric="correct", value="yes")  # as clients that know only text give it
         assert "label by a program, mcp: correct 1.0" in await call("example", **answer)
         assert "error: " in await call("label", **answer | {"example_id": "q9"}, metric="correct", value="rude")
-        assert await call("sql", query="from labels") == "0 rows of " + ", ".join([*LabelRow.__slots__, "seconds", "cost_usd"])
+        columns = [*LabelRow.__slots__, "seconds", "cost_usd"]
+        assert await call("sql", query="from labels") == f"0 rows of {', '.join(columns)}"
 
     talk(asks, server(store, help_of, Allowance(usd=1.25, calls=100)))
     assert [one[-1] for one in called] == ["max_calls=7"] * 2, "the spec's own limit is lower"

@@ -94,7 +94,7 @@ def test_a_deleted_dataset_is_hidden_and_its_versions_stay() -> None:
     write("faq.jsonl", "a", "b")
     said("add", "faq.jsonl")
     snapshot = current_snapshot(Store(), "faq") or ""
-    assert said("delete", "faq") == "faq: deleted; its versions stay, see `evalflows dataset ls --all`\n"
+    assert said("delete", "faq") == "faq: deleted; its versions stay\n"
     assert "no datasets yet" in said("ls") and "faq" in said("ls", "--all")
     assert "2 examples" in said("show", snapshot)
     for name in ("faq", "other"):

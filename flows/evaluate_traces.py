@@ -41,7 +41,7 @@ def evaluate_traces(
         spec: Which items to judge, and by which evaluators.
         backfill_from: Judge the items that began since then instead, the newest first, as far as no evaluator of the
             same version has.
-        backfill_to: Only those that began until then.
+        backfill_to: The end of the start times of these items.
         newest_first: Judge all items, those that began last first.
         resume: Judge the rest of this batch, which stopped at its most items or its budget.
     """

@@ -35,9 +35,9 @@ def dataset_from_traces(
     Args:
         name: Name of the dataset. Its examples keep their ids; a trace whose input it has already is not added.
         scope: What one example comes from.
-        filter: Only those that meet a condition: SQL, or JSON as in trace evaluations.
-        since: Only those that began since then.
-        until: Only those that began until then.
+        filter: Condition on the items: SQL, or JSON as in trace evaluations.
+        since: Start of the range of start times.
+        until: End of the range of start times.
         limit: Maximum number of different inputs, including those that the dataset already has.
         order: Which come first: the newest, those with the worst scores of a metric, those whose scores are the least
             certain, or a random sample.

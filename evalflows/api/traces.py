@@ -40,7 +40,7 @@ def evaluate_traces(
     Args:
         spec: Which items to judge, and by which evaluators; checked before Prefect starts.
         backfill_from: Judge the items that began since then instead, whether new or not.
-        backfill_to: Only those that began until then.
+        backfill_to: The end of the start times of these items.
         newest_first: Judge all items, those that began last first.
         resume: Judge the rest of this batch.
         watch: Called every second with the progress.

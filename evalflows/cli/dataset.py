@@ -38,10 +38,10 @@ CHANGES_SHOWN = 5
 @click.command("from-traces")
 @click.option("--name", required=True, help="Name of the dataset; created if missing.")
 @click.option("--scope", type=click.Choice(["traces", "sessions"]), default="traces", help="What one example is.")
-@click.option("--where", help="Only those that meet this condition in SQL: \"version = '1.4'\".")
-@click.option("--filter", "filter_", help='Only those that meet this filter in JSON: {"tags": ["production"]}.')
-@click.option("--since", help="Only those that began since then, such as 2026-11-01 or 2026-11-01T08:00.")
-@click.option("--until", help="Only those that began until then.")
+@click.option("--where", help="Condition on the items in SQL: \"version = '1.4'\".")
+@click.option("--filter", "filter_", help='Condition on the items in JSON: {"tags": ["production"]}.')
+@click.option("--since", help="Start of the range of start times, such as 2026-11-01 or 2026-11-01T08:00.")
+@click.option("--until", help="End of the range of start times.")
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of different inputs.")
 @click.option(
     "--order",

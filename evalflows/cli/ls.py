@@ -14,7 +14,7 @@ from evalflows.reports.documents import listed
 from evalflows.reports.experiment_report import ExperimentOverview, overviews
 from evalflows.reports.names import Version, versions_of
 from evalflows.specs.escaping import one_line
-from evalflows.store.layout import Layout
+from evalflows.store.layout import Layout, quoted
 from evalflows.store.queries.conclusions import conclusions_on, worse_before
 from evalflows.store.sql import ask
 from evalflows.store.store import Store, is_store, no_experiments, no_store
@@ -74,8 +74,9 @@ def ls(with_ids: bool, form: str, limit: int | None, **wanted: str | datetime | 
     values.append(None if most is None else most + 1)  # one more tells whether there are others
     (found,) = ask(store, (_EXPERIMENTS, values))
     ids = [identity for (identity,) in found]
-    in_order = "is_one_of(experiment_id, $1) order by list_position($1, experiment_id)"
-    experiments = overviews(store, in_order, [ids[:most]]) if ids else []
+    # No parameters: the files of owners in parameters are verified, and a list goes on without a damaged one.
+    these = f"is_one_of(experiment_id, [{', '.join(map(quoted, ids[:most]))}]) {_NEWEST}, target"
+    experiments = overviews(store, these, []) if ids else []
     compared = comparison_overviews(store, f"{_WANTED} and $4 is null {_NEWEST} limit $5", values)
     are_all = most is None or max(len(ids), len(compared)) <= most
     compared = compared[:most]

@@ -126,7 +126,8 @@ def test_a_gate_does_not_decide_on_a_bundle_that_disagrees(endpoint: Endpoint, j
     passed = rows("select subject_id, passed from checks where name = 'bundle' order by 1")
     assert passed == [("correctness", False), ("toxicity", True)]
     judge.alone.clear()
-    run(spec(endpoint.base_url, bundled(bundle_unchecked=True), name="unchecked", **GATE))
+    low = {"gates": [{"name": "release", "thresholds": {"correctness": 0.05}}]}  # whichever answers came third
+    run(spec(endpoint.base_url, bundled(bundle_unchecked=True), name="unchecked", **low))
     assert one(DECIDED)[0] == "PASS" and not judge.alone
     shown = " ".join(CliRunner().invoke(cli, ["show", "unchecked", "--all"]).output.split())
     assert "correctness: whether sharing a call with toxicity changes its scores was not tried (bundle_un" in shown

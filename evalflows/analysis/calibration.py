@@ -11,7 +11,8 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metrics import CompositeSpec
 from evalflows.stats.weights import CalibratedWeights, calibrated_weights, checked_weights, normalised, run_parts
-from evalflows.store.queries.labels import final_ids, labelled_composites
+from evalflows.store.queries.labels import labelled_composites
+from evalflows.store.queries.looks import final_ids
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.trace_evaluations import newest_spec
 from evalflows.store.records import CheckRow, ExperimentRow, derived_id, to_json
@@ -71,7 +72,7 @@ def calibrate(store: Store, experiment: str, composite: str | None, ranks: Mappi
     row: ExperimentRow = store.read("experiments", experiment)[0]
     spec = _composite(experiment_spec(row).composites, composite)
     by_example = scores_by_example(store.read("judgements", experiment), spec.name)
-    final = final_ids(store, experiment) & ranks.keys()
+    final = final_ids(store, [experiment]) & ranks.keys()
     allowed = {example: rank for example, rank in ranks.items() if example not in final}
     cases = [
         Case(rank, [parts_of(score.metadata, [*spec.weights]) for score in by_example[example]])
@@ -98,7 +99,7 @@ def calibrate_by_labels(store: Store, reference: str, composite: str | None, met
     labelled = labelled_composites(store, identity, spec.name, metric)
     if not labelled:
         raise InputError(f"labels: got none of {metric!r} in {reference!r}, wanted numbers, or yes and no")
-    final = final_ids(store, identity)
+    final = final_ids(store, [identity])
     allowed = [one for one in labelled if one.example_id not in final]
     cases = [Case(-one.label, [parts_of(one.metadata, [*spec.weights])]) for one in allowed if one.metadata is not None]
     n_final, n_left_out = len(labelled) - len(allowed), len(allowed) - len(cases)

@@ -1,7 +1,7 @@
 """Labels of people beside a judge's scores, of runs and of pairs, and preferences as training data."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -172,11 +172,6 @@ def labelled_composites(store: Store, identity: str, composite: str, metric: str
     return [LabelledComposite(*row) for row in store.query(_LABELLED_COMPOSITES, [identity, composite, metric])]
 
 
-def final_ids(store: Store, experiment_id: str) -> Set[str]:
-    """Return the ids of an experiment's final examples; none for a trace evaluation."""
-    return {identity for (identity,) in store.query(_FINAL_IDS, [experiment_id])}
-
-
 _LABELLED_COMPOSITES = """
 with scored as (
     select subject_id, any_value(example_id) as example_id,
@@ -190,11 +185,6 @@ select avg(l.value), any_value(s.metadata), any_value(s.example_id)
 from current_labels l join scored s using (subject_id)
 where l.metric = $3 and l.turn is null and l.other_run_id is null and l.value is not null
 group by l.subject_id order by md5(l.subject_id)
-"""
-
-_FINAL_IDS = f"""
-select e.example_id from experiments x join examples e using (snapshot_id)
-where x.experiment_id = ? and e.split = '{FINAL}'
 """
 
 

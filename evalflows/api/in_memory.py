@@ -14,6 +14,7 @@ from evalflows.harnesses.recording import Recorded, RecordedSystem, RunsOfMetric
 from evalflows.reports.decisions import STORED, Decision, Tested, limits_of_figures, with_search
 from evalflows.specs import hints
 from evalflows.specs.metric_names import MEASURES, base_metric, kept_apart
+from evalflows.specs.thinking import IN_JSON
 from evalflows.store.queries.conclusions import VERDICT_FIELDS
 from evalflows.store.queries.shared_examples import SharedRounds
 from evalflows.store.queries.values import MetricValues, Trials
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from evalflows.reports.worst import WorstItem
     from evalflows.store.snapshots import Examples
 
-_THINKING = re.compile(r'(\{"[^"]*":\s*)?"(\\n|\s)*<think>')
-"""How the JSON of an answer begins, or of its first field, that has a model's thinking."""
 _NAMES = ("name", "candidate", "baseline", "approved_by", "signers")
 """Fields of a gate by which two decisions on a candidate do not differ."""
 _OF_ESTIMATE = ("mean", "standard_error", "ci_low", "ci_high", "confidence_level", "method")
@@ -278,7 +277,7 @@ class ScoresInMemory:
 
         for one in sorted(self.made.systems, key=lambda one: one.row.target):
             texts = [to_json(row.output) for row in one.results.rows if row.output is not None and not row.has_failed]
-            if thinking := sum(_THINKING.match(text) is not None for text in texts):
+            if thinking := sum(re.match(IN_JSON, text) is not None for text in texts):
                 yield ThinkingAnswers(target=one.row.target, answers=thinking, of=len(texts))
 
     def _is_higher_better(self, result: "Result") -> bool:

@@ -31,6 +31,7 @@ from evalflows.reports.results import (
 from evalflows.reports.slices import field_lines, slice_means
 from evalflows.reports.worst import Worst, is_higher_better, worst_of
 from evalflows.specs.metric_names import MEASURES, is_pass_k
+from evalflows.specs.thinking import IN_JSON
 from evalflows.store.final_examples import COPIES_KEPT, Copy, copies_text, read_copies
 from evalflows.store.kept_checks import QUARANTINE
 from evalflows.store.queries.invalid_trials import InvalidTrials, invalid_trials
@@ -541,9 +542,8 @@ select message from checks where name = '{QUARANTINE}' and is_one_of(subject_id,
 order by subject_id
 """
 
-# The text is the answer, or its first field.
-_THINKING = r"""
-select target, count(*) filter (regexp_matches(outputs, '^(\{"[^"]*":\s*)?"(\\n|\s)*<think>')) as thinking, count(*)
+_THINKING = f"""
+select target, count(*) filter (regexp_matches(outputs, '{IN_JSON}')) as thinking, count(*)
 from outputs join experiments using (experiment_id) where is_one_of(experiment_id, $1) and outputs is not null
 group by target having thinking > 0 order by target
 """

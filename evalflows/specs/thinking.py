@@ -2,6 +2,9 @@
 
 import re
 
+IN_JSON = r'^(\{"[^"]*":\s*)?"(\\n|\s)*<think>'
+"""How the JSON of an answer begins, or of its first field, that has a model's thinking; for Python and SQL."""
+
 _OPENING = re.compile(r"\s*<(think|thinking|thought|reasoning)>", re.IGNORECASE)
 _CLOSING = re.compile(r"</(think|thinking|thought|reasoning)>", re.IGNORECASE)
 

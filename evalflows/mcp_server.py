@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import wraps
 from importlib.metadata import version
 from inspect import getdoc
@@ -39,6 +39,7 @@ from evalflows.reports.worst import WorstExamples, all_worst, value_text, worst_
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, StorageError, names_to_choose
 from evalflows.specs.escaping import one_line
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.hints import Hint
 from evalflows.specs.metric_names import MEASURES

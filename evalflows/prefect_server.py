@@ -31,7 +31,7 @@ import warnings
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib.metadata import version
@@ -43,6 +43,7 @@ from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.escaping import last_line, print_note
 from evalflows.specs.file_locks import try_lock
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.home import home_root
 
 OTHER_DATABASES = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")

@@ -20,7 +20,7 @@ from binascii import Error as Base64Error
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -50,6 +50,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from evalflows.serving import is_same, refusal
 from evalflows.specs.errors import InputError, StorageError, describe
 from evalflows.specs.escaping import print_note
+from evalflows.specs.frozen import dataclass
 from evalflows.store.file_systems import storage_errors
 from evalflows.store.layout import create_locked, open_left_behind
 from evalflows.store.observations import Compaction, day_of, seal_past_days, write_observations

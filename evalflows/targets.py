@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import copy_context
-from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from evalflows.specs.columns import value_of
 from evalflows.specs.errors import CallError, InputError, short
 from evalflows.specs.escaping import print_note
 from evalflows.specs.files import texts
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.json_schemas import JSON_TYPES
 from evalflows.specs.placeholders import fill, fill_json, placeholders
 from evalflows.specs.protocols import Complete, Completion, Message, Post

@@ -4,7 +4,7 @@ return value.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from inspect import Parameter, isfunction
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from evalflows.evaluators.of_all import OF_ALL, ReturnedOfAll
 from evalflows.evaluators.scales import Combine, combined, majority, spread_of
 from evalflows.evaluators.score import Judgement, Preference, normalise, preferences
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES, RETURNED_AS, kept_apart
 from evalflows.specs.reference import is_async, name_of, parameters_of
 from evalflows.store.records import DataType

@@ -5,10 +5,10 @@ What all examples share so stands first, and a provider's cache of prefixes serv
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from evalflows.evaluators.prompt_texts import shipped
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.placeholders import fill
 from evalflows.specs.protocols import Message
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -13,6 +12,7 @@ from evalflows.evaluators.paths import as_text, path_roots, pick, reference_valu
 from evalflows.evaluators.score import Score
 from evalflows.evaluators.views import ExampleView
 from evalflows.specs.errors import short
+from evalflows.specs.frozen import dataclass
 
 if TYPE_CHECKING:
     from evalflows.stats.classification import ClassificationFigure

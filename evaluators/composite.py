@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 from evalflows.specs.code_versions import fault_text
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES
 from evalflows.specs.metrics import CompositeSpec, MetricSpec
 from evalflows.store.records import ScoreStatus

@@ -4,7 +4,7 @@ conversation loses its oldest messages.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -20,6 +20,7 @@ from evalflows.evaluators.score import Score
 from evalflows.evaluators.settings import checked_count, checked_text, is_number
 from evalflows.specs.columns import SYSTEM, Turn, checked_messages, turns_of
 from evalflows.specs.errors import short
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.protocols import Complete, Message
 
 __all__ = [

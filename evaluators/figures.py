@@ -4,10 +4,10 @@ Such a metric has no value per example, so that its interval and its differences
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from evalflows.evaluators.score import Score
+from evalflows.specs.frozen import dataclass
 
 if TYPE_CHECKING:  # numpy takes longer to load than all evaluators
     from evalflows.stats.resampling import Statistic

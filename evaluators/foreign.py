@@ -7,7 +7,7 @@ import re
 import sys
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib import import_module
@@ -17,6 +17,7 @@ from evalflows.evaluators.declarations import zero_to_one
 from evalflows.evaluators.score import Score
 from evalflows.evaluators.views import ExampleView, RunView, unwrapped
 from evalflows.specs.errors import InputError, describe
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.reference import comes_from, held_by, is_async, name_of, parameters_of, version_of
 
 __all__ = ["as_ours", "evaluator_name", "origin_of"]

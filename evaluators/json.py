@@ -3,13 +3,13 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from evalflows.evaluators.declarations import declares, share
 from evalflows.evaluators.paths import PathRoots, pick, value_at
 from evalflows.evaluators.score import Score
 from evalflows.specs.errors import short
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.json_schemas import schema_errors
 
 if TYPE_CHECKING:

@@ -1,12 +1,12 @@
 """Lists of items that a judge gives a verdict each."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from evalflows.evaluators.judging import JudgeReply, prompt_hash
 from evalflows.evaluators.scales import verdict_schema
 from evalflows.evaluators.score import Score
+from evalflows.specs.frozen import dataclass
 
 _MOST_NAMED = 10
 

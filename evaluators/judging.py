@@ -7,13 +7,13 @@ if it never fits, the judgement is failed, without a value.
 import asyncio
 import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal
 
 from evalflows.evaluators.scales import Verdict
 from evalflows.evaluators.settings import is_number
 from evalflows.specs.errors import short
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.placeholders import fill, placeholders
 from evalflows.specs.protocols import Complete
 

@@ -4,7 +4,7 @@ they return as the scores of each pair."""
 import asyncio
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import field
 from threading import Lock
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ from evalflows.evaluators.score import as_number
 from evalflows.evaluators.views import RunView, names_of
 from evalflows.specs.comparison import OrderStatus
 from evalflows.specs.errors import short
+from evalflows.specs.frozen import dataclass
 
 OF_ALL = "of_all"
 """The argument that holds the answers of all candidates beside those of a pair."""

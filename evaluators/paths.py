@@ -3,10 +3,10 @@ judged."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from evalflows.specs.errors import short
+from evalflows.specs.frozen import dataclass
 
 PathRoots = Mapping[str, dict[str, Any] | None]
 """`inputs`, `outputs`, `reference_outputs` and `metadata` by name."""

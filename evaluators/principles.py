@@ -1,12 +1,12 @@
 """Criteria that judges know by name, and those that a spec describes."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from evalflows.evaluators.prompt_texts import shipped
 from evalflows.evaluators.settings import checked_text
 from evalflows.specs.errors import short
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES
 
 CRITERIA: Mapping[str, str] = dict(line.split(": ", 1) for line in shipped("criteria_by_name").splitlines() if line)

@@ -4,7 +4,6 @@ precision."""
 import math
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, get_args
 
@@ -15,6 +14,7 @@ from evalflows.evaluators.score import Score
 from evalflows.evaluators.settings import checked_choice, checked_count, is_number
 from evalflows.evaluators.views import ExampleView
 from evalflows.specs.errors import short
+from evalflows.specs.frozen import dataclass
 
 Measure = Literal["hit", "recall", "precision", "mrr", "map", "ndcg"]
 By = Literal["equal", "contains"]

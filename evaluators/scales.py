@@ -3,11 +3,11 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean, median, stdev
 from typing import Any, Literal, TypeVar
 
 from evalflows.evaluators.score import Score
+from evalflows.specs.frozen import dataclass
 
 SCALE = (1, 5)
 """The default scale: worst and best."""

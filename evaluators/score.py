@@ -4,7 +4,6 @@ import math
 import numbers
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -12,6 +11,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 from evalflows.specs.comparison import OrderStatus
 from evalflows.specs.errors import describe, short
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metrics import MAX_NUMBER
 from evalflows.store.records import DataType, ScoreStatus
 

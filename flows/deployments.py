@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -26,6 +25,7 @@ from evalflows.specs.comparison import load_comparison
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import load_experiment
 from evalflows.specs.files import LimitedLoader
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.permitted import DEPLOYED_FROM
 from evalflows.specs.retention import load_retention
 from evalflows.specs.traces import load_trace_evaluation

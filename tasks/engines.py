@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from inspect import Signature, signature
 from typing import Any, ParamSpec, TypeVar
@@ -26,6 +25,7 @@ from evalflows.engine.interrupts import raise_if_pressed
 from evalflows.engine.quick_processes import cores
 from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.running import TaskRunnerSpec
 from evalflows.tasks.retries import retries_of
 

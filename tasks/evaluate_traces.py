@@ -1,7 +1,7 @@
 """Trace evaluations: batches of what is new in production, judged in chunks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from importlib.metadata import version
@@ -17,6 +17,7 @@ from evalflows.engine.run_context import RunContext
 from evalflows.engine.tally import Planned
 from evalflows.engine.traces import KEYS_AT_ONCE, Context, Counts, TraceChunk, trace_chunks, trace_evaluation_of
 from evalflows.specs.errors import UNREACHABLE, IncompleteError, InputError, kinds_in_words
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.permitted import restricted_folder
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.database import keep_catalog

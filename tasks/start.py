@@ -4,7 +4,7 @@ work has changed, and hold its lease, so that one process at a time works on it.
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from typing import Any, Literal, TypeVar
@@ -34,6 +34,7 @@ from evalflows.specs.comparison import ComparisonSpec, VotesSpec
 from evalflows.specs.errors import UNREACHABLE, InputError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.described import DescribedEvaluator, from_described, to_described
 from evalflows.store.erasing import refuse_erased

@@ -8,7 +8,7 @@ with each chunk; those whose part was too small are repeated in this process if 
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -27,6 +27,7 @@ from evalflows.engine.judge_chunk import Outcome, judge_chunk
 from evalflows.engine.run_context import RunContext
 from evalflows.engine.sent_chunks import chunks_to_repeat, items_of, with_budget_parts
 from evalflows.engine.tally import Planned
+from evalflows.specs.frozen import dataclass
 from evalflows.tasks.batches import another_pass
 from evalflows.tasks.engines import Steps, chunk_task, chunks_on
 from evalflows.tasks.limits import within_provider_limits

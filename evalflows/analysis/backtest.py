@@ -6,7 +6,7 @@ on simulated pairs, whose rules are computed for many replicates at once."""
 # and missing values.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from functools import cache, cached_property
 from typing import Any, ClassVar, Literal
@@ -21,6 +21,7 @@ from evalflows.analysis.pairing import PairedMetric, PairedRows, drop_ambiguous
 from evalflows.analysis.rule_estimates import replicated_differences
 from evalflows.analysis.rules import Outcomes, ReplicatedRule, Rule, outcomes, replicated_rule
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import MEASURES, TRIAL, base_metric, metric_of
 from evalflows.stats.clusters import clustering_of

@@ -1,7 +1,7 @@
 """The best of several stored experiments by one metric, as the variants of a search on the same examples."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -10,6 +10,7 @@ from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.figures import estimate_text
 from evalflows.analysis.pairing import scale_of
 from evalflows.specs.errors import MOST, InputError, names_to_choose
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES, TRIAL
 from evalflows.stats.selection import Selection, WinnersFigure, select_best
 from evalflows.store.records import ExperimentRow

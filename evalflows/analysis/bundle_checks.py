@@ -1,11 +1,12 @@
 """Whether judges that share a call judge as they do alone: their scores together, and in two tries alone."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import sqrt
 from statistics import fmean, stdev
 from typing import NamedTuple, Protocol
 
+from evalflows.specs.frozen import dataclass
 from evalflows.store.records import CheckRow, derived_id, to_json
 from evalflows.store.store import Store
 

@@ -1,13 +1,14 @@
 """The weights of a composite that order cases as people ranked or labelled them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import zip_longest
 
 import numpy as np
 
 from evalflows.analysis.robustness import parts_of, scores_by_example
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metrics import CompositeSpec
 from evalflows.stats.weights import CalibratedWeights, calibrated_weights, checked_weights, normalised, run_parts

@@ -1,9 +1,10 @@
 """What changed example by example between experiments and their baseline, and the figures of their comparison."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.layout import quoted

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +9,7 @@ from evalflows.analysis.pairing import MatchedExamples
 from evalflows.specs.code_versions import listed
 from evalflows.specs.dialogue import USER, USER_CHECK
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.store.described import DescribedEvaluator, from_described, panels_of
 from evalflows.store.records import ExperimentRow, Json, Reason, answered_by
 from evalflows.store.sql import ask

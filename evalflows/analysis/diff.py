@@ -6,7 +6,7 @@ Diffs are kept in the process while the rows that they rest on are the same.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from itertools import combinations
 from typing import Any
 
@@ -17,6 +17,7 @@ from evalflows.analysis.figures import assumed_direction
 from evalflows.analysis.slice_search import search_slices
 from evalflows.analysis.verdicts import classify
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import Adjustment
 from evalflows.specs.metric_names import LENGTH, MEASURES
 from evalflows.specs.metrics import MetricSpec

@@ -2,7 +2,7 @@
 with pass@k and pass^k as metrics of their own. `verdicts.py` concludes from the tests."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
@@ -44,6 +44,7 @@ from evalflows.analysis.rule_estimates import run_level_estimate
 from evalflows.analysis.rules import Estimate, Rule
 from evalflows.analysis.verdicts import DifferenceTest, Verdict, classify
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import Adjustment
 from evalflows.specs.metric_names import (
     LATENCY,

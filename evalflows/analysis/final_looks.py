@@ -10,7 +10,6 @@ gate's rules: their error rates add up to that of one (Bonferroni).
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from typing import Any
@@ -20,6 +19,7 @@ from evalflows.engine.prepare import id_of_run_key
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.target import RecordedTarget
 from evalflows.store.kept_checks import keep_check
 from evalflows.store.leases import held_leases, hold_lease

@@ -3,7 +3,7 @@ quarantine weigh in verdicts."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import numpy as np
 
 from evalflows.analysis.figures import figure
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, base_metric
 from evalflows.specs.quarantine import QuarantineSpec, refuse_expired

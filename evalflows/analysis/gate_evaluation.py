@@ -2,7 +2,7 @@
 once for the same evidence."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from functools import cached_property
 from importlib.metadata import version
@@ -25,6 +25,7 @@ from evalflows.analysis.rules import Estimate, Rule, rules_of
 from evalflows.analysis.slice_search import slice_check
 from evalflows.analysis.verdicts import DifferenceTest
 from evalflows.engine.revision import revision
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import GatePolicy, GateSpec
 from evalflows.specs.metric_names import metric_of, sliced_metric
 from evalflows.store.described import Outcome, RuleOutcome

@@ -8,7 +8,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -32,6 +32,7 @@ from evalflows.specs.columns import ExampleColumns
 from evalflows.specs.connections import ConnectionSpec, LocalConnection
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import REFUSED_BY_BUDGET, CallError, IncompleteError, InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.placeholders import fill
 from evalflows.specs.protocols import Completion, Embed
 from evalflows.store.file_formats import READERS, suffix

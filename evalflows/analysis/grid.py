@@ -6,7 +6,7 @@ that are compared with the same one (Bonferroni).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -18,6 +18,7 @@ from evalflows.analysis.pairing import paired_metric
 from evalflows.analysis.verdicts import classify
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES, base_metric
 from evalflows.store.queries.values import MetricValues
 from evalflows.store.records import Conclusion, EstimateRow, ExperimentRow, ReasonCode

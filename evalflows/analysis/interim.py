@@ -6,7 +6,7 @@ all analyses simultaneously, so a gate may stop as soon as it has decided.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,7 @@ from evalflows.analysis.pairing import Clusters, MetricSample, PairedMetric, Pla
 from evalflows.analysis.rule_estimates import interval
 from evalflows.analysis.rules import Estimate, Facts, Interval
 from evalflows.engine.order import cluster_boundary, in_running_order
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.sequential import ConfidenceSequence, cluster_values, confidence_sequence
 from evalflows.store.queries.values import Mask, MetricValues, Values
 from evalflows.store.records import ExperimentRow, Reason

@@ -1,12 +1,13 @@
 """Biases of a pairwise judge: position, order inconsistency, length, and self-consistency."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from evalflows.analysis.preferences import Preferences
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.agreement import Agreement, agreement
 from evalflows.stats.means import MeanEstimate, ShareEstimate, combined_share, mean_estimate, share_estimate
 from evalflows.store.records import CheckRow, Reason, ReasonCode, derived_id, to_json

@@ -6,7 +6,7 @@ of new answers change with it: what is left of their change beyond that on the a
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from evalflows.analysis.comparability import JUDGE_DRIFT, JUDGE_LOST, Difference
 from evalflows.analysis.figures import figure
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.arrays import FloatArray
 from evalflows.stats.e_processes import STEP, Bets, StreamEvidence, moved_p_value, stream_evidence
 from evalflows.stats.proportions import normal_quantile

@@ -5,9 +5,9 @@ It is light: commands that list load it without pydantic, pandas or scipy.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import base_metric
 from evalflows.store.described import from_described, panels_of
 from evalflows.store.queries.people_checks import people_checks

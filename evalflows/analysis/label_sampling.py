@@ -1,12 +1,12 @@
 """Which answers people should label next."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.agreement import expected_error
 from evalflows.stats.arrays import FloatArray
 from evalflows.stats.judge_error import MIN_LABELS

@@ -1,10 +1,10 @@
 """Shares of labels in production by day, such as topics of traces."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from evalflows.analysis.figures import percent_estimate
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.proportions import normal_quantile, score_interval
 from evalflows.store.sql import ask
 from evalflows.store.store import Store

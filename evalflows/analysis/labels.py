@@ -7,13 +7,14 @@ split counts nowhere. Where people labelled a random sample, only that counts. T
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.agreement import Metric, agreement, krippendorff_alpha
 from evalflows.stats.judge_error import confusion, judge_error, prediction_powered_mean
 from evalflows.stats.means import mean_estimate

@@ -1,10 +1,10 @@
 """How often failure modes hold in production: over the newest days, and by version, tag, model and environment."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from evalflows.analysis.label_shares import WeightedShare, interval_of
 from evalflows.specs.failure_modes import PREFIX
+from evalflows.specs.frozen import dataclass
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 

@@ -5,7 +5,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from evalflows.specs.connections import LocalConnection
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
 from evalflows.specs.failure_modes import TAKEN, Kind, ModeSpec, TaxonomySpec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.protocols import Complete, Embed
 from evalflows.stats.arrays import FloatArray
 from evalflows.stats.groups import IntArray, by_size, groups, middle, plane

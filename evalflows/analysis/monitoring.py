@@ -5,7 +5,7 @@ Their estimates hold the rate of false alarms; the texts of alerts have the figu
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
@@ -15,6 +15,7 @@ from evalflows.analysis.comparability import JUDGE_DRIFT
 from evalflows.analysis.figures import estimate_text, figure
 from evalflows.analysis.judge_exclusions import Exclusion, by_people
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import ProductionBaseline
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metrics import MetricSpec

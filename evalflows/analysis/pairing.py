@@ -4,7 +4,7 @@ Verdicts are made in `verdicts.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from evalflows.analysis.verdicts import DifferenceTest
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES
 from evalflows.specs.metrics import MetricSpec
 from evalflows.stats.means import MeanEstimate, linearised, mean_estimate

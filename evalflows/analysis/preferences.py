@@ -3,7 +3,7 @@ rate, and win rates at equal length."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ import pandas as pd
 
 from evalflows.analysis.verdicts import DifferenceTest, Verdict, no_difference
 from evalflows.engine.pair_trials import pairs_of
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.length_control import LengthControlled, length_controlled_rates
 from evalflows.stats.means import linearised
 from evalflows.stats.paired import PairedDifference, paired_difference

@@ -4,7 +4,6 @@ The items differ, so the difference is that of two independent means, and includ
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from evalflows.analysis.rule_estimates import interval
 from evalflows.analysis.rules import Estimate, Facts, Interval
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import GateSpec, ProductionBaseline
 from evalflows.stats.paired import UnpairedDifference, unpaired_difference
 from evalflows.store.queries import windows

@@ -6,7 +6,7 @@ minus the baseline's by the older one predicts it. Prediction-powered inference 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ from evalflows.analysis.rule_estimates import interval
 from evalflows.analysis.rules import Estimate, Facts, Interval
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import GateSpec, RecalibrationSpec
 from evalflows.specs.metric_names import metric_of
 from evalflows.stats.judge_error import PredictionPowered, prediction_powered_mean

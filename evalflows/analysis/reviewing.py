@@ -3,7 +3,7 @@ other; and what a draft becomes that a person accepts."""
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -13,6 +13,7 @@ import pandas as pd
 from evalflows.analysis.label_sampling import LOT_DIGITS, judge_errors
 from evalflows.analysis.labels import Kind, alpha_among_people
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.stats.arrays import FloatArray
 from evalflows.stats.label_choice import label_next
@@ -296,6 +297,9 @@ class Effort:
         return {"seconds": self.seconds, **cost}
 
 
+_NO_EFFORT = Effort()
+
+
 def _at_least_0(name: str, value: str) -> float:
     if (number := finite_number(name, value)) < 0:
         raise InputError(f"{name}: got {number:g}, wanted at least 0")
@@ -310,7 +314,7 @@ def give_label(
     answer: str,
     comment: str | None,
     *,
-    effort: Effort = Effort(),
+    effort: Effort = _NO_EFFORT,
     drawn: str | None = None,
 ) -> Added:
     """Store what a person says of an item. `drawn` says how it was chosen, if the review has not all items.

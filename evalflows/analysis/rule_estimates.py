@@ -1,7 +1,7 @@
 """Estimates that rules are tested on: differences and means with their intervals, worst cases and cautions."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +10,7 @@ from evalflows.analysis.pairing import EXTREMES, MetricSample, PairedMetric, Pai
 from evalflows.analysis.rule_texts import ENOUGH_FOR_TAILS
 from evalflows.analysis.rules import Ends, Estimate, Facts, Interval, Rule
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import sliced_metric
 from evalflows.stats.bounded_means import GAFFKE
 from evalflows.stats.means import MeanEstimate, sample_skewness

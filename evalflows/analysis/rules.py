@@ -5,12 +5,12 @@ Rules are evaluated on R replicates at once: the pair itself is one, and a backt
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import Adjustment, GateSpec
 from evalflows.stats.proportions import one_sided_p
 from evalflows.store.described import DIFFERENCES, Kind, Outcome

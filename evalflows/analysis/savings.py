@@ -1,8 +1,8 @@
 """What batches and providers' caches did for experiments: what they saved, and how many answers have no latency."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from evalflows.specs.frozen import dataclass
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 

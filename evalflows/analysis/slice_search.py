@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import chain, combinations, islice, pairwise
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +14,7 @@ from evalflows.analysis.changes import DepartingSlice, SliceSearch
 from evalflows.analysis.differences import ExperimentPair
 from evalflows.analysis.pairing import paired_metric
 from evalflows.specs.evaluator import as_key
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES
 from evalflows.specs.target import RecordedTarget
 from evalflows.stats.slice_contrasts import SliceContrast, slice_contrasts

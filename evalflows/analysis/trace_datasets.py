@@ -5,7 +5,6 @@ Only `add_traces` writes.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import numpy as np
 from evalflows.specs.dataset import RANKED, DatasetSpec, SelectedScope, TraceSelection
 from evalflows.specs.errors import InputError
 from evalflows.specs.failure_modes import PREFIX
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.stats.agreement import expected_error
 from evalflows.store.dataset_versions import merge_examples

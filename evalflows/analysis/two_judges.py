@@ -6,7 +6,7 @@ production in a window.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
 
@@ -23,6 +23,7 @@ from evalflows.engine.judging_again import window_of
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, NotFoundError
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, metric_of

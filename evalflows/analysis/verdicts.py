@@ -1,10 +1,10 @@
 """Classify differences: better, worse, within the margin, or not enough evidence."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import Adjustment
 from evalflows.stats.multiple_tests import adjusted
 from evalflows.stats.paired import PairedDifference

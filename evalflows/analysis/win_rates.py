@@ -4,7 +4,7 @@ comparison that is judged in batches has intervals that hold at every look, so t
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from evalflows.analysis.verdicts import DifferenceTest, Verdict, classify, no_di
 from evalflows.engine.order import cluster_boundary
 from evalflows.engine.pair_trials import baseline_of, pairs_of
 from evalflows.specs.comparison import ComparisonSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import Adjustment
 from evalflows.stats.length_control import LengthControlled
 from evalflows.stats.means import linearised, mean_estimate

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from evalflows.engine.views import evaluations_view
 from evalflows.evaluators.views import Evaluation
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.store.described import from_described
 from evalflows.store.queries.traces import batch_row, batch_scores, processed_with_earlier

@@ -4,7 +4,7 @@ store keeps."""
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from evalflows.harnesses.formats import read_table
 from evalflows.harnesses.recording import Recorded, check_field, keep, names_of, recorded
 from evalflows.reports.decisions import Decision, decisions_named, with_limits
 from evalflows.specs.errors import InputError, names_to_choose, short
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import RULE_FIELDS
 from evalflows.specs.metric_names import sliced_metric
 from evalflows.specs.values import stored

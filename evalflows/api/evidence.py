@@ -5,7 +5,6 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from evalflows.harnesses.assembling import ResultRow, SystemResults
 from evalflows.reports.decisions import Decision, decisions_named, with_limits
 from evalflows.specs.errors import InputError
 from evalflows.specs.files import read_regular
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import RULE_FIELDS
 from evalflows.specs.metric_names import base_metric, sliced_metric
 from evalflows.store.queries.shared_examples import slice_values

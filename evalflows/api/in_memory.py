@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from evalflows.analysis.gate_evaluation import GateEvaluation
 from evalflows.harnesses.recording import Recorded, RecordedSystem, RunsOfMetric
 from evalflows.reports.decisions import STORED, Decision, Tested, limits_of_figures, with_search
 from evalflows.specs import hints
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES, base_metric, kept_apart
 from evalflows.specs.thinking import IN_JSON
 from evalflows.store.queries.conclusions import VERDICT_FIELDS

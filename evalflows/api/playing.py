@@ -1,7 +1,6 @@
 """Play one conversation of a spec, from a program or the command line. Nothing of it is stored but its paid calls."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from evalflows.analysis.trace_datasets import loaded_dataset
@@ -11,6 +10,7 @@ from evalflows.llm.ledger import Usage
 from evalflows.specs.dialogue import STATE
 from evalflows.specs.errors import CallError, InputError, names_to_choose
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.tool_changes import difference_lines
 from evalflows.store.records import from_json
 from evalflows.store.store import Store

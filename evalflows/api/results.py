@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from getpass import getuser
 from itertools import islice, product
@@ -17,6 +16,7 @@ from evalflows.reports.experiment_report import experiments_report
 from evalflows.reports.grids import grids_on
 from evalflows.reports.results import Result, results_of
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import RETURNED_AS
 from evalflows.store import records

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +11,7 @@ from evalflows.cli.late_commands import json_document
 from evalflows.cli.show import links_here
 from evalflows.reports.markdown_pages import GateReport, gate_page
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.store.exports import write_whole
 from evalflows.store.store import Store
 

@@ -3,7 +3,6 @@
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, get_args, get_origin
 
@@ -15,6 +14,7 @@ from evalflows.evaluators.named import load_named
 from evalflows.evaluators.prompt_texts import PROMPTS
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.escaping import json_text
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metrics import MetricSpec
 from evalflows.specs.reference import parameters_of
 

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -19,6 +19,7 @@ from evalflows.reports.worst import Worst, worst_of
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.escaping import one_line
+from evalflows.specs.frozen import dataclass
 from evalflows.store.described import rule_outcomes
 from evalflows.store.evidence import verify_decision
 from evalflows.store.queries.looks import final_ids

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -10,6 +9,7 @@ from rich.segment import Segment, Segments
 
 from evalflows.cli.output import Console, echo
 from evalflows.specs.escaping import one_line
+from evalflows.specs.frozen import dataclass
 
 IN_BRIEF = 24
 """Lines that a command prints by default, with the two below its sections."""

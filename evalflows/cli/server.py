@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
@@ -34,6 +34,7 @@ from evalflows.prefect_server import (
 from evalflows.specs import hints
 from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.escaping import last_line, one_line
+from evalflows.specs.frozen import dataclass
 from evalflows.store.store import Store
 
 PREFECT = (sys.executable, "-m", "prefect", "--no-prompt")

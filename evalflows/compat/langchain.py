@@ -11,7 +11,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from functools import cache, partial
 from importlib import import_module
@@ -39,6 +39,7 @@ from evalflows.llm.local import LOCAL_MODEL
 from evalflows.llm.structured_output import read_answer, with_response_format
 from evalflows.specs.connections import ConnectionSpec, RemoteConnection
 from evalflows.specs.errors import CallError, InputError, short
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.placeholders import fill, placeholders
 from evalflows.specs.protocols import Complete, Completion
 from evalflows.specs.reference import is_async

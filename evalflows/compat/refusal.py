@@ -3,11 +3,11 @@ use instead."""
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 
 Class = TypeVar("Class", bound=type)
 

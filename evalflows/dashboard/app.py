@@ -13,7 +13,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -53,6 +52,7 @@ from evalflows.reports.markdown_pages import reported
 from evalflows.reports.picture import card_of, picture
 from evalflows.serving import is_followed_link, is_same, refusal
 from evalflows.specs.errors import ChangedError, InputError, NotFoundError, StorageError
+from evalflows.specs.frozen import dataclass
 from evalflows.store.queries.incidents import episode_of, find_incident
 from evalflows.store.query_process import QueryProcesses
 from evalflows.store.stop import Stop, StoppedError

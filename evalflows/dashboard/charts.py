@@ -5,13 +5,13 @@ Intervals, values over time, shares and histograms.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from markupsafe import Markup, escape
 
 from evalflows.analysis.figures import figure
 from evalflows.specs.escaping import escaped
+from evalflows.specs.frozen import dataclass
 
 TOP, BOTTOM = 10, 22
 """Pixels above and below what a timeline draws; those beside it are the padding of `.timeline`."""

@@ -2,7 +2,7 @@
 everything of one example."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from typing import Any, Literal, get_args
@@ -33,6 +33,7 @@ from evalflows.reports.slices import SLICE_COLUMNS, slice_cells
 from evalflows.reports.word_diff import WordDiff, answers_apart, has_much_in_common, word_diff
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import joined
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import LENGTH, MEASURES
 from evalflows.store.queries.lookup import find_experiments

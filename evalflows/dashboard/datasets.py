@@ -3,7 +3,6 @@ add to a dataset, edit its examples and review its drafts. What people send make
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,6 +25,7 @@ from evalflows.specs.columns import ExampleColumns
 from evalflows.specs.dataset import TraceSelection
 from evalflows.specs.errors import InputError, NotFoundError
 from evalflows.specs.escaping import escaped, json_text
+from evalflows.specs.frozen import dataclass
 from evalflows.store.dataset_versions import FieldChange, NewVersion, add_examples, content_key, edit_example
 from evalflows.store.file_formats import READERS, parse_json
 from evalflows.store.ingest import find_snapshot, sent_examples

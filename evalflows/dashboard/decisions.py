@@ -1,7 +1,6 @@
 """Pages of gate decisions: their list, and one with its rules against their bounds."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import get_args
 
@@ -22,6 +21,7 @@ from evalflows.reports.decisions import (
     with_limits,
     with_manifests,
 )
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import metric_of
 from evalflows.store.described import RuleOutcome
 from evalflows.store.queries.conclusions import approvals

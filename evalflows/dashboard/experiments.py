@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import get_args
 
 from evalflows.analysis.judge_exclusions import excluded_metrics
@@ -42,6 +41,7 @@ from evalflows.reports.slices import slice_means
 from evalflows.reports.worst import is_higher_better
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import json_text
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, base_metric, is_pass_k
 from evalflows.specs.moments import moment_in

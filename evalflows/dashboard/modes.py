@@ -3,7 +3,6 @@ and the team's file of them, which these pages edit."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import unified_diff
 from functools import partial
@@ -21,6 +20,7 @@ from evalflows.specs import failure_modes
 from evalflows.specs.errors import InputError, NotFoundError
 from evalflows.specs.failure_modes import PREFIX
 from evalflows.specs.files import read_text
+from evalflows.specs.frozen import dataclass
 from evalflows.store.layout import quoted
 from evalflows.store.queries.failures import AnswerTexts
 from evalflows.store.store import Store

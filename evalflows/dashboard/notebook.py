@@ -1,7 +1,6 @@
 """How results show themselves in a notebook: tables with verdicts, and plots. Self-contained, and without script."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
@@ -15,6 +14,7 @@ from evalflows.reports.diff import ExperimentsDiff
 from evalflows.reports.results import Result, results_of
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.escaping import escaped
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.store import Store
 

@@ -1,7 +1,7 @@
 """The page of a comparison, and of one judged pair."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from evalflows.dashboard.rendering import IN_TABLE, ON_PAGE, Page, Query, Site, clipped, render, shown_text, steady
 from evalflows.dashboard.two_judges import two_judges_address
@@ -10,6 +10,7 @@ from evalflows.reports.comparison import ComparisonReport, WinRate, comparison_r
 from evalflows.reports.names import names_apart
 from evalflows.reports.word_diff import WordDiff, word_diff
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.store.queries.lookup import find_comparison
 from evalflows.store.records import ComparisonSetRow
 from evalflows.store.store import Store

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Literal
@@ -19,6 +18,7 @@ from evalflows.reports.judges import label_text
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import json_text
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.moments import moment_in
 from evalflows.specs.watch import ALL, DIMENSIONS, OF_METADATA, check_dimension

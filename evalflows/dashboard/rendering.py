@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from functools import cache, partial, wraps
 from importlib.metadata import version
@@ -33,6 +33,7 @@ from evalflows.reports.word_diff import WordDiff, word_diff
 from evalflows.specs.attachments import Attachment, opened_text
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.escaping import escaped, json_text
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.attachments import content_in

@@ -1,7 +1,6 @@
 """Reports that can be sent: pages of the dashboard in one HTML file, with links between them."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from evalflows.dashboard.compare import compare_page
 from evalflows.dashboard.decisions import decision_page
@@ -20,6 +19,7 @@ from evalflows.reports.markdown_pages import (
     ReportedExperiments,
 )
 from evalflows.reports.results import results_of
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.store.queries.lookup import run_groups
 from evalflows.store.queries.two_judges import newest_again

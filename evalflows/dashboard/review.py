@@ -5,7 +5,6 @@ Where a review starts, and what its address says.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from evalflows.analysis import reviewing
@@ -16,6 +15,7 @@ from evalflows.reports.datasets import dataset_names, drafts_by_dataset
 from evalflows.reports.judges import figures_of, label_text
 from evalflows.reports.names import names_apart
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.store.labels import finite_number
 from evalflows.store.observations import last_owner
 from evalflows.store.queries import review_items

@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from evalflows.specs.escaping import json_text
+from evalflows.specs.frozen import dataclass
 
 _IN_HEAD = ("id", "parent", "kind", "name", "started_at", "latency_s", "error")
 

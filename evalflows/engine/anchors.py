@@ -4,7 +4,7 @@ answers that it judges anyway, so that its drift can be told from that of the sy
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,6 +19,7 @@ from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import AnchorsSpec, JudgeSpec
 from evalflows.specs.files import located
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.values import is_blank
 from evalflows.store.attachments import FilesBeside
 from evalflows.store.file_formats import read_rows, stem

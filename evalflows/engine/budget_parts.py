@@ -5,7 +5,7 @@ another before a call. What some chunks leave over goes to those whose part was 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -13,6 +13,7 @@ from evalflows.engine.chunks import NOTHING_PAID, Chunk, Dispatch
 from evalflows.llm.budget import Budget
 from evalflows.specs.comparison import ComparisonSpec
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.queries.spending import Paid, costs_of_part, paid, spent_by_group, spent_on_part, spent_since
 from evalflows.store.records import ComparisonSetRow, ExperimentRow

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Coroutine, Mapping, Sequence
 from contextvars import Context, copy_context
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from evalflows.llm.breaker import Breaker
 from evalflows.llm.calls import MAX_TOKENS
 from evalflows.llm.ledger import AnsweredCall, Recorder, current
 from evalflows.specs.errors import CallError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.protocols import Complete, Completion, Message
 from evalflows.store.records import to_json
 

@@ -4,12 +4,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from itertools import product
 from random import Random
 from typing import Any, ClassVar, Self, TypeVar
 
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.store.queries.spending import Paid
 from evalflows.store.records import ExperimentRow

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import Literal
 
@@ -13,6 +12,7 @@ from evalflows.llm.connections import AUTO_MODEL, key_source, lacks_key, without
 from evalflows.llm.ledger import Ledger
 from evalflows.specs.connections import ConnectionSpec, LocalConnection
 from evalflows.specs.errors import CallError, InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.protocols import Complete, Completion
 from evalflows.store.store import Store
 

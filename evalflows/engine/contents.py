@@ -2,7 +2,7 @@
 their prompt if they see them, else by name and size."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from evalflows.specs.attachments import (
     part_of,
     readable_content,
 )
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.protocols import Complete, Message
 from evalflows.targets import Target
 

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from inspect import Parameter
 from typing import Any, NamedTuple, Protocol
@@ -39,6 +39,7 @@ from evalflows.specs.dialogue import (
 )
 from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, CallError, ErrorKind, InputError, StorageError, short
 from evalflows.specs.files import texts
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.placeholders import fill, fill_json, placeholders
 from evalflows.specs.protocols import Complete, Completes, Message, Post, Posted
 from evalflows.specs.reference import is_called, load, name_of, parameters_of, version_of

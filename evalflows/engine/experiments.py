@@ -6,7 +6,6 @@ The experiments of one run share a budget, a ledger, and the workers that answer
 import os
 import socket
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import starmap
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -30,6 +29,7 @@ from evalflows.llm.calls import Endpoint
 from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.target import ChatTarget, HttpTarget, PythonTarget, TargetSpec, asked
 from evalflows.store.described import to_described
 from evalflows.store.records import ExampleRow, ExperimentRow, JudgementRow, OutputRow

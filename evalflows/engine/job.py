@@ -7,7 +7,7 @@ what is stored, and shared by the chunks that this process works on.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -20,6 +20,7 @@ from evalflows.llm.budget import Budget
 from evalflows.llm.calls import Endpoint
 from evalflows.llm.ledger import Ledger
 from evalflows.specs.errors import UNREACHABLE
+from evalflows.specs.frozen import dataclass
 from evalflows.store.records import JudgementRow, LimitRow, now
 from evalflows.store.spool import Spool
 from evalflows.store.store import Store

@@ -8,7 +8,7 @@ latencies and costs. They have no gates: what other judges would do to a gate is
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from math import ceil
 from pathlib import Path
@@ -30,6 +30,7 @@ from evalflows.specs.errors import InputError, NotFoundError, first_problem
 from evalflows.specs.evaluator import PANEL, SAMPLE, SHARED, EvaluatorSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import load_text, read_text
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.target import RecordedTarget
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.queries.lookup import find_comparison, find_experiments, unique_name

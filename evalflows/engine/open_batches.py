@@ -1,7 +1,6 @@
 """The open batches of a store: which runs wait for them, and the interfaces of their providers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
 from evalflows.engine.budget_parts import AnySpec
@@ -10,6 +9,7 @@ from evalflows.llm.batches import Batch, BatchService, runs_with_batches, servic
 from evalflows.llm.budget import Budget
 from evalflows.llm.ledger import Ledger
 from evalflows.specs.errors import NotFoundError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.queries.lookup import find_comparison as comparison_named
 from evalflows.store.queries.lookup import find_experiments, is_comparison, run_groups

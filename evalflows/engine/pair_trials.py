@@ -2,13 +2,13 @@
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal, TypeVar
 
 from evalflows.engine.chunks import MIN_CHUNK_SIZE, Chunk
 from evalflows.engine.tally import Planned
 from evalflows.specs.comparison import ComparisonSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.store.records import ComparisonSetRow, ExampleRow, Winner, derived_id
 from evalflows.store.row_specs import comparison_spec
 

@@ -1,7 +1,7 @@
 """Comparisons as jobs: pairs of answers as subjects of judging, and what a failed answer means for its pair."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from evalflows.evaluators.of_all import OF_ALL, OfAll, SharedReturns
 from evalflows.evaluators.score import Place
 from evalflows.evaluators.views import RunView, offer_pair
 from evalflows.specs.comparison import ComparisonSpec, OrderStatus
+from evalflows.specs.frozen import dataclass
 from evalflows.store.described import to_described
 from evalflows.store.queries.complete_judgements import FAILED_OUTPUT, judgement_id, pair_id
 from evalflows.store.queries.progress import item_metrics

@@ -1,10 +1,11 @@
 """Scores of panels: who of their judges counts, and how much, and the score of each answer from the scores of these."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from evalflows.engine.results import Columns, EvaluationResult
 from evalflows.evaluators.panel import panel_verdict
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metrics import CompositeSpec
 from evalflows.store.queries.people_checks import PeopleAlphas
 from evalflows.store.records import JudgementRow, OutputRow, to_json

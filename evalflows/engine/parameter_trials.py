@@ -5,7 +5,6 @@ import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
@@ -26,6 +25,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.evaluator import FallbackSpec
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.target import ChatTarget, asked
 from evalflows.store.queries.past_calls import calls_of_judge, calls_of_target
 from evalflows.store.records import CallRow, ComparisonSetRow, ExperimentRow, to_json

@@ -3,13 +3,13 @@
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
 
 from evalflows.specs.errors import InputError, describe
 from evalflows.specs.escaping import print_note
 from evalflows.specs.files import located
+from evalflows.specs.frozen import dataclass
 from evalflows.store.file_formats import in_utf8, open_file
 
 ENDINGS = (".md", ".markdown", ".txt", ".html", ".htm", ".pdf")

@@ -8,7 +8,7 @@ and judges, and taxonomies of failure modes with the rules on those that are clo
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +35,7 @@ from evalflows.specs.evaluator import SAMPLE, EvaluatorSpec, FallbackSpec, Judge
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.failure_modes import CLOSED_MODES, TaxonomySpec, load_taxonomy
 from evalflows.specs.files import load_text, located, make_spec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metrics import CompositeSpec, MetricSpec
 from evalflows.specs.reference import load, parts_of, version_of

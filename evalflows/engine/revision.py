@@ -1,8 +1,9 @@
 """The git checkout that contains the current folder."""
 
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
+
+from evalflows.specs.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import os
 import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 
 from evalflows.engine.budget_parts import AnySpec
@@ -32,6 +32,7 @@ from evalflows.specs.connections import ConnectionSpec, GoogleConnection, LocalC
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec, Wanted, as_key
 from evalflows.specs.experiment import ExperimentSpec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metrics import MetricSpec, ScoreConfigSpec
 from evalflows.specs.protocols import Complete, Embed
 from evalflows.specs.traces import TraceEvaluationSpec

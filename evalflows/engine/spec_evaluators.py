@@ -4,7 +4,7 @@ To be called, an evaluator also needs what a run provides: see `RunnableEvaluato
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from inspect import isclass, signature
 from typing import Any, Generic, TypeVar, cast
@@ -28,6 +28,7 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec, TierSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import located
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import kept_apart
 from evalflows.specs.metrics import CompositeSpec, MetricSpec
 from evalflows.specs.reference import FILES, load, refer, version_of

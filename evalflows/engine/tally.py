@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from evalflows.engine.chunks import Chunk
+from evalflows.specs.frozen import dataclass
 
 Stage = Literal["answers", "judgements"]
 

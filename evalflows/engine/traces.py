@@ -3,7 +3,7 @@
 import pickle
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from evalflows.engine.spec_evaluators import connections_of
 from evalflows.llm import loop
 from evalflows.llm.ledger import NO_USAGE, Usage
 from evalflows.specs.errors import REFUSED_BY_BUDGET, UNREACHABLE
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metrics import CompositeSpec
 from evalflows.specs.traces import TraceEvaluationSpec

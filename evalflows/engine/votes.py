@@ -5,7 +5,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
@@ -21,6 +20,7 @@ from evalflows.evaluators.pairwise.recorded_preference import (
 from evalflows.specs.comparison import OTHER_NAMES, VOTE_FIELDS, OrderStatus, VotesSpec
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.files import located
+from evalflows.specs.frozen import dataclass
 from evalflows.store.file_formats import read_rows
 from evalflows.store.queries.complete_judgements import judgement_id, pair_id
 from evalflows.store.records import ComparisonSetRow, ExampleRow, Json, JudgementRow, derived_id, to_json

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, copy_context
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, wraps
 from inspect import isawaitable
 from typing import Any, NotRequired, get_type_hints
@@ -26,6 +26,7 @@ from evalflows.specs.code_versions import fault_text
 from evalflows.specs.columns import value_of
 from evalflows.specs.dialogue import STATE, FaultSpec
 from evalflows.specs.errors import CallError, InputError, describe, first_problem, names_to_choose, short
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.reference import load
 from evalflows.specs.target import ConversationTarget
 from evalflows.specs.values import stored

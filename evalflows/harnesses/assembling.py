@@ -3,13 +3,14 @@ the columns that tables have."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from math import inf, isinf, isnan, nan
 from typing import Any
 
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.escaping import joined, json_text
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.values import identifier, is_blank
 
 COLUMNS: Mapping[str, Sequence[str]] = {

@@ -3,7 +3,7 @@ decides on them as on runs of ours."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import PurePath
 from typing import Any
@@ -14,6 +14,7 @@ from evalflows.harnesses.assembling import ResultRow, SystemResults
 from evalflows.specs.errors import InputError, names_to_choose
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import make_spec
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, kept_apart
 from evalflows.store.queries.values import MEASURED, MetricValues, Values, has_two_values

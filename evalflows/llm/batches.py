@@ -16,7 +16,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, field, fields, replace
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
@@ -28,6 +28,7 @@ from evalflows.llm.prices import Tokens
 from evalflows.specs.connections import BatchSpec, ConnectionSpec, RemoteConnection
 from evalflows.specs.errors import CallError, ErrorKind
 from evalflows.specs.escaping import print_note
+from evalflows.specs.frozen import dataclass
 from evalflows.store.file_systems import storage_errors
 from evalflows.store.records import UNANSWERED, CallRow, new_id, now
 from evalflows.store.spool import BATCHES, Spool, spool_folder

@@ -11,7 +11,7 @@ import time
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from evalflows.llm import structured_output
@@ -38,6 +38,7 @@ from evalflows.llm.repairs import Repairs
 from evalflows.specs.attachments import has_reference, opened_parts, without_contents
 from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.errors import NOT_ATTEMPTED, REFUSED_BY_BUDGET, UNREACHABLE, CallError, InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.protocols import Completion, Message
 from evalflows.store.records import CallRow, new_id, now, to_json
 

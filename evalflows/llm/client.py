@@ -5,7 +5,6 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -18,6 +17,7 @@ from evalflows.llm.connections import SENT_BY_SDK, SHORTEST_KEY, secrets_of, wit
 from evalflows.llm.endpoint_errors import MIN_PROVIDER_KEY_CHARS, as_kept_json, classify, error_in, not_json
 from evalflows.specs.connections import ConnectionSpec, RemoteConnection
 from evalflows.specs.errors import CallError, describe
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.permitted import may_receive, variable
 
 if TYPE_CHECKING:

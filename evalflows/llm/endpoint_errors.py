@@ -9,13 +9,13 @@ import html
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from evalflows.llm.connections import SHORTEST_KEY, without_key
 from evalflows.llm.rate_limits import RateLimit, period_s, read_rate_limit
 from evalflows.specs.code_versions import fault_text, trace_of
 from evalflows.specs.errors import UNREACHABLE, CallError, ErrorKind, describe
+from evalflows.specs.frozen import dataclass
 from evalflows.store.records import to_json
 
 LONGEST_MESSAGE = 500

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from evalflows.specs.attachments import Attachment
 from evalflows.specs.connections import ConnectionSpec
 from evalflows.specs.errors import StorageError
 from evalflows.specs.escaping import print_note
+from evalflows.specs.frozen import dataclass
 from evalflows.store.attachments import content_in, has_any
 from evalflows.store.records import UNANSWERED, CallRow, Json, new_id, now, to_json
 from evalflows.store.spilled import SpilledRows

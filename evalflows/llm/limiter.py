@@ -6,12 +6,12 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Self
 
 from evalflows.llm.rate_limits import RateLimit
 from evalflows.specs.errors import TRANSIENT, CallError
+from evalflows.specs.frozen import dataclass
 from evalflows.store.records import LimitChange, now
 
 Outcome = Literal["ok", "rate_limited", "fault"]

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
 from evalflows.specs.attachments import attachments_in
 from evalflows.specs.connections import ConnectionSpec, GoogleConnection, LocalConnection, RemoteConnection
+from evalflows.specs.frozen import dataclass
 
 BYTES_A_TOKEN = 3
 """For estimates, which should rather be too high: a Chinese character is three bytes, about a token."""

@@ -3,9 +3,10 @@
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+
+from evalflows.specs.frozen import dataclass
 
 LONGEST_CREDIBLE_S = 7 * 86400.0
 """The longest wait, in seconds, that a provider may ask for: a longer one is no answer to how soon to try again."""

@@ -9,7 +9,6 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NoReturn
 
@@ -17,6 +16,7 @@ from evalflows.llm.answers import empty_answer, end_of, is_empty
 from evalflows.specs.connections import AnswerForm
 from evalflows.specs.errors import CallError, short
 from evalflows.specs.files import unique_object
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.json_schemas import schema_errors, schema_validator
 from evalflows.specs.thinking import after_thinking
 

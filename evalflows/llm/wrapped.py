@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, is_dataclass, replace
 from functools import cache, reduce, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,6 +29,7 @@ from evalflows.llm.prices import (
 )
 from evalflows.specs.attachments import without_contents
 from evalflows.specs.errors import InputError, describe, short
+from evalflows.specs.frozen import dataclass
 from evalflows.store.records import CallRow, Json, from_json, mended, new_id, now, to_json
 
 if TYPE_CHECKING:  # it takes a second to load, and most that has steps calls no such client

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from evalflows.specs.frozen import dataclass
 
 if TYPE_CHECKING:
     from evalflows import ExperimentResult

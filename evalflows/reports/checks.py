@@ -1,10 +1,11 @@
 """Checks of snapshots and results in words, as a page of Markdown and as a document."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from evalflows.reports.formats import code, escaped
+from evalflows.specs.frozen import dataclass
 from evalflows.store.records import CheckRow, from_json
 
 MARKS = {True: "ok", False: "**failed**", None: "**not checked**"}

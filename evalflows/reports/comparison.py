@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Literal
 
@@ -10,6 +10,7 @@ from evalflows.analysis.figures import calls_text, p_text, percent
 from evalflows.reports.names import names_apart, names_apart_in_each
 from evalflows.reports.results import conclusion_text
 from evalflows.specs.errors import NotFoundError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.store.queries.progress import spooled_if_unfinished
 from evalflows.store.records import ComparisonSetRow

@@ -1,8 +1,8 @@
 """Confusion matrices of experiments: which labels were expected, and which were answered."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 
 NO_LABEL = "none of these"

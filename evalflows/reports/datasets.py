@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from evalflows.specs.errors import NotFoundError
+from evalflows.specs.frozen import dataclass
 from evalflows.store.dataset_versions import Difference, FieldChange, compare_examples, field_changes
 from evalflows.store.records import ExampleRow
 from evalflows.store.snapshots import Examples, load_snapshot

@@ -2,7 +2,7 @@
 slices it got worse, from what is stored, and how to reproduce it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +13,7 @@ from evalflows.reports.names import at, names_apart_in_each
 from evalflows.reports.slices import examples_command, where_lines
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, NotFoundError, names_to_choose
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import LATENCY, MIN_EXAMPLES, base_metric, is_pass_k, metric_of, sliced_metric
 from evalflows.store.described import DIFFERENCES, RuleOutcome, rule_outcomes
 from evalflows.store.final_examples import copies_of, copies_text

@@ -2,7 +2,7 @@
 document of `evalflows diff --format json`, and as Markdown."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from evalflows.analysis.changes import (
@@ -30,6 +30,7 @@ from evalflows.reports.slices import MOST_NAMED, SLICE_COLUMNS, search_text, sli
 from evalflows.reports.word_diff import WordDiff, answers_apart, changed_words
 from evalflows.reports.worst import HIDDEN, plain_text, value_text
 from evalflows.specs.errors import InputError, names_to_choose
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.queries.conclusions import VERDICT_FIELDS, ComparedVerdict

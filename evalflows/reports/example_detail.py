@@ -2,10 +2,10 @@
 in earlier experiments."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from evalflows.specs.errors import NotFoundError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.store.sql import ask, ask_records, record_of
 from evalflows.store.store import Store

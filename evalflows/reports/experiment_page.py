@@ -2,12 +2,12 @@
 experiments, and the list of examples, filtered and sorted."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from evalflows.analysis.figures import figure
 from evalflows.reports.experiment_report import Failure
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.sql import ask, ask_records, fields_of, record_of, records_of
 from evalflows.store.store import Store

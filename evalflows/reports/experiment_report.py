@@ -1,7 +1,7 @@
 """What is reported of experiments beside their results: progress, cost, failures, and checks of judges."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from evalflows.reports.results import (
 )
 from evalflows.reports.slices import field_lines, slice_means
 from evalflows.reports.worst import Worst, is_higher_better, worst_of
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES, is_pass_k
 from evalflows.specs.thinking import IN_JSON
 from evalflows.store.final_examples import COPIES_KEPT, Copy, copies_text, read_copies

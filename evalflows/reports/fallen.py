@@ -2,10 +2,10 @@
 fell."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from evalflows.analysis.figures import estimate_text
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, TRIAL
 from evalflows.store.small_tables import small_tables

@@ -1,12 +1,12 @@
 """What became of a candidate, in a word that every door shows: what gates concluded, else what its metrics say."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from evalflows.analysis.figures import figure
 from evalflows.reports.decisions import Decision
 from evalflows.reports.results import CONCLUSIONS, UNDECIDED, Result
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import LATENCY, MEASURES
 from evalflows.store.records import DecisionConclusion

@@ -3,12 +3,12 @@ biases."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, get_args
 
 from evalflows.analysis.figures import estimate, figure, percent, percent_estimate
 from evalflows.specs import hints
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import base_metric, metric_of
 from evalflows.store.queries.people_checks import people_checks

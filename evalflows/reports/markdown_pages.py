@@ -2,7 +2,6 @@
 be asked about, also as JSON and JUnit; and the one command to run next."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evalflows.reports.candidates import CandidatesOfGate, best_of, candidates_of_gates, passing
@@ -17,6 +16,7 @@ from evalflows.reports.results import Result, differences_in, results_against, r
 from evalflows.reports.worst import Worst, WorstExamples, drops_command, item_texts, item_values, plain_text
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.hints import Hint
 from evalflows.specs.metric_names import MEASURES, TRIAL

@@ -5,11 +5,11 @@ The mart `metric_history` has the same means, but it counts the scores of all ru
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from evalflows.reports.experiments import DATASETS
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.small_tables import small_tables
 from evalflows.store.sql import records_of

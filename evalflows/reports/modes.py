@@ -2,7 +2,7 @@
 members: those nearest to the middle of all, or all of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from evalflows.analysis.figures import percent_estimate
@@ -13,6 +13,7 @@ from evalflows.reports.results import Result, results_of
 from evalflows.reports.slices import slice_means
 from evalflows.specs.errors import NotFoundError
 from evalflows.specs.failure_modes import OTHER, PREFIX
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.store.queries.failures import AnswerTexts, texts_of
 from evalflows.store.records import from_json

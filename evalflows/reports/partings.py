@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from evalflows.reports.example_detail import RunDetail
 from evalflows.specs.dialogue import STATE
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.tool_changes import difference_lines
 
 MOST_DIFFERENCES = 10

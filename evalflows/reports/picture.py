@@ -6,7 +6,6 @@ Drawn by Pillow, an extra, in the light colours of the dashboard's pages.
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, cast
@@ -18,6 +17,7 @@ from evalflows.reports.markdown_pages import Reported, ReportedComparison, Repor
 from evalflows.reports.results import Result, means_in, results_against
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES, metric_of
 
 if TYPE_CHECKING:

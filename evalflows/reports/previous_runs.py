@@ -1,7 +1,7 @@
 """Earlier runs that an experiment can be held against."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -9,6 +9,7 @@ from evalflows.analysis.figures import figure
 from evalflows.reports.names import at
 from evalflows.reports.results import conclusion_text
 from evalflows.specs import hints
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES, TRIAL
 from evalflows.store.records import Conclusion, ReasonCode
 from evalflows.store.store import Store

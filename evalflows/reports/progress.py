@@ -7,11 +7,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
 from evalflows.specs.escaping import print_note
+from evalflows.specs.frozen import dataclass
 
 if TYPE_CHECKING:
     from rich.console import Console

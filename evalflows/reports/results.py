@@ -2,12 +2,13 @@
 what limits them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from evalflows.analysis.changes import ChosenExamples
 from evalflows.analysis.figures import estimate, estimate_text, p_text
 from evalflows.reports.names import names_apart
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import LATENCY, MEASURES, is_pass_k
 from evalflows.store.queries.conclusions import VERDICT_FIELDS, decisions_on, verdicts_of_decisions

@@ -1,11 +1,12 @@
 """Compared examples with what each of several systems answered, side by side: which are shown, and in which order."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from evalflows.analysis.changes import Change, ComparedExperiments, ExampleChange, SharedExample
 from evalflows.specs.escaping import json_text
+from evalflows.specs.frozen import dataclass
 from evalflows.store.sql import ask, record_of
 from evalflows.store.store import Store
 

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from evalflows.analysis.changes import DepartingSlice, SliceSearch
 from evalflows.analysis.figures import estimate_text, figure, p_text
 from evalflows.specs import hints
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.sql import ask, record_of

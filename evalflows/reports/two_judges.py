@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal
 
 from evalflows.analysis.figures import estimate, estimate_text, figure, percent, usd
@@ -11,6 +11,7 @@ from evalflows.reports.judges import NAMES
 from evalflows.reports.results import conclusion_text
 from evalflows.specs import hints
 from evalflows.specs.escaping import one_line
+from evalflows.specs.frozen import dataclass
 from evalflows.store.queries.two_judges import MetricJudge, Texts, TwoJudgements, texts_of_runs
 from evalflows.store.store import Store
 

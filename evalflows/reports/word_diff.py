@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, groupby
 from typing import Literal
 
 from evalflows.analysis.changes import ExampleChange
 from evalflows.reports.worst import plain_text
+from evalflows.specs.frozen import dataclass
 
 SpanKind = Literal["same", "removed", "added", "cut"]
 

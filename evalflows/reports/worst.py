@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import chain, islice, zip_longest
 from textwrap import wrap
 from typing import Any
@@ -15,6 +15,7 @@ from evalflows.reports.results import Result, results_of
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import one_line
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.hints import Hint
 from evalflows.specs.metric_names import MEASURES, base_metric, metric_of, sliced_metric

@@ -7,12 +7,12 @@ import hashlib
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, unquote
 
 from evalflows.specs.errors import InputError, short
+from evalflows.specs.frozen import dataclass
 
 Modality = Literal["image", "audio", "file"]
 """What a content part holds, as OpenAI names it."""

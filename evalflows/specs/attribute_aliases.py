@@ -6,8 +6,9 @@ needs a line here, and traces that were stored before have it too.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from evalflows.specs.frozen import dataclass
 
 VERSION = 5
 """Raised when a name is added or moved."""

@@ -21,7 +21,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, lru_cache, partial
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec, resolve_name
@@ -32,6 +32,7 @@ from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 from evalflows.specs.errors import CallError, InputError, describe
+from evalflows.specs.frozen import dataclass
 
 OURS = "evalflows"
 

@@ -3,13 +3,13 @@ OpenAI messages."""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.files import unique_object
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.model import SpecModel
 from evalflows.specs.protocols import Message
 

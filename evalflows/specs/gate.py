@@ -2,12 +2,12 @@
 
 import math
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MIN_EXAMPLES, sliced_metric
 from evalflows.specs.model import SpecModel
 from evalflows.specs.moments import in_utc

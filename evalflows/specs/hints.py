@@ -8,10 +8,10 @@ import re
 import shlex
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from evalflows.specs.escaping import one_line
+from evalflows.specs.frozen import dataclass
 
 program = "evalflows"
 """How commands begin. The command line sets what its shell finds."""

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import product
 from math import prod
@@ -13,6 +12,7 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from evalflows.specs.errors import first_problem, names_to_choose, short
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.model import SpecModel
 from evalflows.specs.running import ONE_OR_MORE
 from evalflows.specs.target import TargetSpec

@@ -13,13 +13,14 @@ import sys
 import sysconfig
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from evalflows.specs.errors import InputError, short
+from evalflows.specs.frozen import dataclass
 
 OURS = "evalflows.evaluators"
 """The package of evalflows whose functions any spec may name."""

@@ -1,8 +1,10 @@
 """Protocols of the callables that evaluators and targets get: `complete`, `embed` and `post`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
+
+from evalflows.specs.frozen import dataclass
 
 Message = dict[str, Any]
 """One chat message: role, content, and any other fields of the provider."""

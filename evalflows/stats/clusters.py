@@ -1,12 +1,12 @@
 """Clusters of dependent examples: cluster-robust standard errors and degrees of freedom."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.arrays import ROUNDING, FloatArray, is_rounding
 
 MIN_CLUSTERS = 10

@@ -12,12 +12,12 @@ several moments on are averaged, with weights that add up to at most 1. By Ville
 # weight is estimated: tests/stats/test_e_processes.py counts the alarms of quiet streams.
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.arrays import FloatArray
 
 STAKES = (0.3, 0.8, 2.0)

@@ -1,10 +1,9 @@
 """How often repeated observations of one example differ, and which examples vary more than the others do."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.arrays import FloatArray, finite_vector, refuse_where
 from evalflows.stats.multiple_tests import adjusted
 from evalflows.stats.proportions import IntervalEstimate, clopper_pearson_interval, special_functions

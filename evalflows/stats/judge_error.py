@@ -3,12 +3,12 @@ from few human labels and many judge scores."""
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.arrays import (
     LARGEST,
     ROUNDING,

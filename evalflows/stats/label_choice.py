@@ -1,10 +1,9 @@
 """Which items people should label next, for the smallest error."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.arrays import finite_vector
 
 FAIR_SHARE = 0.5

@@ -3,13 +3,13 @@ of all comparisons with cluster-robust covariance."""
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.arrays import FloatArray, checked_confidence_level, finite_vector, refuse_where, vector_of_size
 from evalflows.stats.clusters import Clustering, clustering_of, too_few
 from evalflows.stats.proportions import IntervalEstimate, t_quantile

@@ -17,12 +17,13 @@ few rare values were observed, so the weight then grows, at most to that of a cl
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalflows.specs.frozen import dataclass
 from evalflows.stats import proportions
 from evalflows.stats.arrays import FloatArray, checked_confidence_level, finite_vector, mean_of, means_of, refuse_where
 from evalflows.stats.bounded_means import GAFFKE, bounded_intervals

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.arrays import ROUNDING, FloatArray, checked_confidence_level
 from evalflows.stats.means import MeanEstimate
 from evalflows.stats.proportions import (

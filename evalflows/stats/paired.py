@@ -3,12 +3,13 @@ unpaired differences; and pass@k and pass^k."""
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evalflows.specs.frozen import dataclass
 from evalflows.stats import means, proportions
 from evalflows.stats.arrays import (
     ROUNDING,

@@ -3,12 +3,12 @@ difference comes from."""
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.arrays import LARGEST, FloatArray, checked_confidence_level, mean_of
 from evalflows.stats.bounded_means import lower_bounds
 from evalflows.stats.proportions import normal_quantile, paired_share_interval, special_functions, t_quantile

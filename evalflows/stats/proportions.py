@@ -6,7 +6,6 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
 from types import ModuleType
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.arrays import FloatArray, checked_confidence_level, finite_vector, refuse_where
 
 HALVINGS = 45

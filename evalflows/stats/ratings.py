@@ -3,12 +3,12 @@ shares of pairs."""
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.arrays import FloatArray, checked_confidence_level, finite_vector, refuse_where, vector_of_size
 from evalflows.stats.clusters import Clustering, clustering_of, too_few
 from evalflows.stats.length_control import (

@@ -16,13 +16,13 @@ right / (right + wrong), of which it is a function.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evalflows.specs.frozen import dataclass
 from evalflows.stats import means, proportions
 from evalflows.stats.arrays import MAX_BLOCK_SIZE, ROUNDING, FloatArray, checked_confidence_level
 from evalflows.stats.clusters import NoInterval

@@ -13,12 +13,13 @@ interval of the winner's mean is joined with Wilson's, adjusted for the number o
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.arrays import FloatArray, checked_confidence_level, is_rounding
 from evalflows.stats.clusters import Clustering, cluster_sums, clustering_of, few_clusters
 from evalflows.stats.means import effective_size

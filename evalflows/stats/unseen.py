@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import sqrt
 from statistics import NormalDist
+
+from evalflows.specs.frozen import dataclass
 
 MOST_TIMES = 3
 """How many times as many items as were seen an extrapolation may be about (Chao et al. 2014: two to three times)."""

@@ -3,12 +3,13 @@ ranked cases."""
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evalflows.specs.frozen import dataclass
 from evalflows.stats.arrays import FloatArray, finite_vector, refuse_where
 from evalflows.stats.clusters import Clustering, clustering_of
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import IO, Any
 
 from evalflows.specs import hints
 from evalflows.specs.errors import StorageError
+from evalflows.specs.frozen import dataclass
 from evalflows.store.arrow import pa, pq
 from evalflows.store.file_systems import is_mirrored, known
 

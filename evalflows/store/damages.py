@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from evalflows.specs.errors import StorageError
 from evalflows.specs.escaping import print_note
+from evalflows.specs.frozen import dataclass
 from evalflows.store.arrow import pa
 from evalflows.store.checksums import damage_error, file_damage, forget_hashes
 from evalflows.store.layout import StoredFile

@@ -21,13 +21,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import print_note
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.home import keep_note, note, private_folder
 from evalflows.store.arrow import duckdb
 from evalflows.store.copies import FIND_COPIES, NamedFiles, OwnerCopies, TableCopies

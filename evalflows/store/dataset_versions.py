@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from evalflows.specs.errors import InputError, NotFoundError
+from evalflows.specs.frozen import dataclass
 from evalflows.store.records import ExampleRow, from_json
 from evalflows.store.schemas import is_erased
 from evalflows.store.snapshots import (

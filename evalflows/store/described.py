@@ -3,9 +3,10 @@ apart), and the outcome of each rule of a decision. Specs are read by row_specs.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal
 
+from evalflows.specs.frozen import dataclass
 from evalflows.store.records import Json, ReasonCode, from_json, to_json
 
 DescribedScope = Literal["item", "run", "pair", "composite", "mapper"]

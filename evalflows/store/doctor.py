@@ -5,10 +5,10 @@ from __future__ import annotations  # types of libraries that are imported when 
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from evalflows.specs import hints
+from evalflows.specs.frozen import dataclass
 from evalflows.store.arrow import pa, pc, pq
 from evalflows.store.checksums import content_of
 from evalflows.store.database import catalog_path, catalog_problem, keep_catalog

@@ -22,7 +22,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from typing import Any, Literal
@@ -30,6 +30,7 @@ from typing import Any, Literal
 from evalflows.specs import hints
 from evalflows.specs.attribute_aliases import FIELDS, Alias, OfResource, Source, Within
 from evalflows.specs.errors import InputError, StorageError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.store.arrow import np, pa, pc, pq
 from evalflows.store.checksums import verify

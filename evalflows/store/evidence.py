@@ -1,9 +1,10 @@
 """What decisions rest on: verified when they are made, and again when somebody asks."""
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from evalflows.specs.errors import StorageError
+from evalflows.specs.frozen import dataclass
 from evalflows.store.manifests import (
     Evidence,
     Manifest,

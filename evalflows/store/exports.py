@@ -9,7 +9,7 @@ import os
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -18,6 +18,7 @@ from evalflows.specs import hints
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import FORMULA, csv_cell
 from evalflows.specs.file_locks import try_lock
+from evalflows.specs.frozen import dataclass
 from evalflows.store.arrow import duckdb, pa, pq
 from evalflows.store.database import FIND_STAGING, STORAGE_VERSION, views_key, write_views
 from evalflows.store.file_states import states_of

@@ -15,7 +15,6 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,6 +22,7 @@ from typing import Any, BinaryIO
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.files import check_regular, located, unique_object
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.values import is_blank, stored_row
 from evalflows.store.arrow import pa, pc, pq
 from evalflows.store.stop import Stop, StoppedError

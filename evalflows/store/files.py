@@ -7,7 +7,6 @@ import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from evalflows.specs.errors import StorageError
+from evalflows.specs.frozen import dataclass
 from evalflows.store.arrow import duckdb, np, pa, pq
 from evalflows.store.checksums import BLANK, CHECKSUM_KEY, Content, damage_error, put_checksum, sha256_of
 from evalflows.store.file_states import state_of

@@ -8,12 +8,12 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from evalflows.specs.attachments import without_contents
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.store.arrow import np
 from evalflows.store.kept_checks import keep_check
 from evalflows.store.records import FINAL, ExampleRow, derived_id, from_json, to_json

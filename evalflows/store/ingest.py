@@ -3,7 +3,6 @@
 import hashlib
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -12,6 +11,7 @@ from evalflows.specs.columns import ExampleColumns, example_row
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import InputError, NotFoundError, names_to_choose
 from evalflows.specs.files import located
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.reference import load
 from evalflows.specs.values import stored_row
 from evalflows.store.attachments import FilesBeside

@@ -8,13 +8,14 @@ read few files.
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.escaping import from_csv_cell
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metrics import MAX_NUMBER
 from evalflows.store.file_formats import Numbered, read_rows, suffix
 from evalflows.store.observations import LABELS, merge_similar

@@ -7,12 +7,12 @@ import re
 import time
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.file_locks import try_lock
+from evalflows.specs.frozen import dataclass
 from evalflows.store.schemas import TABLES, Table, columns_of
 
 DEFAULT_ROOT = "data/store"

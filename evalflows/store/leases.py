@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -27,6 +27,7 @@ import orjson
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.file_locks import try_lock
+from evalflows.specs.frozen import dataclass
 from evalflows.store.file_systems import storage_errors
 from evalflows.store.records import now
 from evalflows.store.store import Store

@@ -21,7 +21,7 @@ import socket
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -29,6 +29,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from evalflows.specs.errors import StorageError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.store.arrow import pa
 from evalflows.store.checksums import sha256_of

@@ -10,12 +10,12 @@ import secrets
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evalflows.specs.errors import StorageError
 from evalflows.specs.escaping import print_note
+from evalflows.specs.frozen import dataclass
 from evalflows.store.arrow import pa
 from evalflows.store.checksums import file_damage, sha256_of
 from evalflows.store.file_states import owner_states, packed_states, state_of, states_of

@@ -15,11 +15,12 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
 from evalflows.specs.errors import InputError, StorageError
+from evalflows.specs.frozen import dataclass
 from evalflows.store.arrow import pa
 from evalflows.store.database import peak_memory_bytes
 from evalflows.store.layout import StoredFile

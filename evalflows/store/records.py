@@ -9,11 +9,13 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
 import orjson
+
+from evalflows.specs.frozen import dataclass
 
 Json = Annotated[str, "json"]
 

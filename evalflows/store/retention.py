@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import orjson
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, StorageError
 from evalflows.specs.escaping import print_note
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.retention import RetentionSpec
 from evalflows.store import erasing

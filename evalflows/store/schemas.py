@@ -9,12 +9,13 @@ import types
 from array import array
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence, Sized
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, fields
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import repeat
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from evalflows.specs.frozen import dataclass
 from evalflows.store import records, trace_records
 from evalflows.store.arrow import np, pa
 from evalflows.store.records import Json

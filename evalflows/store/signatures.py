@@ -11,13 +11,13 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from evalflows.specs.errors import InputError, StorageError
+from evalflows.specs.frozen import dataclass
 from evalflows.store.file_systems import storage_errors
 from evalflows.store.files import write_bytes
 from evalflows.store.records import BaselineRow, DecisionRow, now, to_json

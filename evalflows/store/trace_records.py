@@ -5,10 +5,11 @@ The same rules hold as for records.py: missing is None, times are UTC, money is 
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Literal
 
+from evalflows.specs.frozen import dataclass
 from evalflows.store.records import ExperimentState, Json, ReasonCode, SubjectKind, now
 
 TraceSource = Literal["otlp", "langfuse", "langsmith", "rows"]

@@ -4,7 +4,6 @@ macros that find the fields of an observation in its attributes."""
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from graphlib import CycleError, TopologicalSorter
 from itertools import groupby
@@ -26,6 +25,7 @@ from evalflows.specs.attribute_aliases import (
     Within,
 )
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES, PASS_K
 from evalflows.store.layout import quoted
 from evalflows.store.schemas import TABLES

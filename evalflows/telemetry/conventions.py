@@ -6,13 +6,14 @@ evalflows/specs/attribute_aliases.py.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import groupby
 from typing import Any
 
 import orjson
 
 from evalflows.specs import attribute_aliases
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.protocols import Message
 from evalflows.store.records import Json
 from evalflows.store.trace_records import ObservationRow

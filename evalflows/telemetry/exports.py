@@ -15,7 +15,7 @@ import math
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain
@@ -26,6 +26,7 @@ import orjson
 from evalflows.specs.columns import TraceColumns, at_path
 from evalflows.specs.errors import InputError, describe, short
 from evalflows.specs.files import located
+from evalflows.specs.frozen import dataclass
 from evalflows.store.file_formats import open_file, read_rows, suffix
 from evalflows.store.observations import EPOCH, day_of, seal_past_days, split_attributes, write_observations
 from evalflows.store.queries.unknown_rows import unknown_labels, unknown_observations, unknown_scores

@@ -7,10 +7,11 @@ of an evaluator carries feedback on its parent; any other span, and a log record
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Literal
 
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metrics import MAX_NUMBER
 from evalflows.store.observations import feedback_owner
 from evalflows.store.records import DataType, Json, JudgementRow, LabelRow, derived_id, to_json

@@ -7,9 +7,10 @@ They prefer to mask too much over too little, but a number without the form of a
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
+
+from evalflows.specs.frozen import dataclass
 
 Span = tuple[int, int]
 

@@ -5,7 +5,7 @@ to one with the expected ones, and score them. `transcript.py` writes it for a j
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from evalflows.evaluators.paths import as_text, value_at
 from evalflows.evaluators.views import RunView
 from evalflows.specs.errors import short
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.json_schemas import JSON_TYPES
 
 FloatArray = NDArray[np.float64]

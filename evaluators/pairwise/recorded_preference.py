@@ -5,7 +5,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import product
 from pathlib import Path
@@ -18,6 +18,7 @@ from evalflows.evaluators.views import ExampleView, RunView
 from evalflows.specs.comparison import OrderStatus
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.files import located
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.reference import FILES
 
 Winner = Literal["first", "second", "tie"]

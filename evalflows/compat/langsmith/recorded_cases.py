@@ -1,7 +1,7 @@
 """Experiments of what tests logged."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from evalflows.compat.langsmith import datasets
@@ -11,6 +11,7 @@ from evalflows.evaluators.declarations import declares
 from evalflows.evaluators.views import ExampleView
 from evalflows.llm.ledger import AnsweredCall, Recorder, current
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.store.queries.lookup import unique_name
 from evalflows.store.records import CallRow, to_json
 from evalflows.store.snapshots import current_snapshot

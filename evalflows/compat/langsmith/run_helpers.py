@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 from typing import Any
 
@@ -11,6 +11,7 @@ from evalflows.compat.langsmith.run_trees import RunTree, get_current_run_tree, 
 from evalflows.compat.refusal import refusing
 from evalflows.llm.ledger import current
 from evalflows.specs.errors import InputError, short
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.reference import is_async, name_of
 
 __all__ = ["RunTree", "get_current_run_tree", "trace", "traceable", "tracing_context"]

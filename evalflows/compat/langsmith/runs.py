@@ -6,7 +6,7 @@ import operator
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from evalflows.compat.langsmith.datasets import SOURCE
 from evalflows.compat.langsmith.schemas import Example, ExampleWithRuns, Feedback, Fields, Identity, Run, TracerSession
 from evalflows.compat.refusal import refusing, refusing_unknown
 from evalflows.specs.errors import InputError, NotFoundError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.moments import in_utc
 from evalflows.store.labels import MACHINE, later_labels
 from evalflows.store.queries.lookup import find_experiments, unique_name

@@ -3,11 +3,13 @@
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
+
+from evalflows.specs.frozen import dataclass
 
 __all__ = [
     "Attachment", "AttachmentInfo", "AttachmentsOperations", "ComparativeExperiment", "ComparisonEvaluationResult",

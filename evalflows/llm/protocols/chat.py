@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from evalflows.specs.attachments import FORMATS, content_of_url, media_type_of, part_in
 from evalflows.specs.errors import CallError, InputError, describe, short
+from evalflows.specs.frozen import dataclass
 
 Made = TypeVar("Made")
 

@@ -5,9 +5,9 @@ row refers to exists, and how many rows share a key.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from evalflows.specs.frozen import dataclass
 from evalflows.store.database import shared
 from evalflows.store.layout import identifier
 from evalflows.store.records import ExperimentRow

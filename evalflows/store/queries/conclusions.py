@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from evalflows.specs.frozen import dataclass
 from evalflows.store.records import BaselineRow, VerdictRow
 from evalflows.store.sql import ask, ask_records, fields_of
 from evalflows.store.store import Store

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from math import ceil
@@ -10,6 +9,7 @@ from typing import Any
 
 from evalflows.specs.errors import InputError, NotFoundError
 from evalflows.specs.failure_modes import PREFIX
+from evalflows.specs.frozen import dataclass
 from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.queries.trace_evaluations import production_metric, trace_evaluations
 from evalflows.store.queries.traces import LATEST, Window, condition, item_keys

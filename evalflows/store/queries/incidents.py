@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, NotFoundError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.watch import ALL
 from evalflows.store.observations import day_of
 from evalflows.store.queries.windows import in_slice

@@ -1,8 +1,8 @@
 """Trials of conversations that did not count, since the simulated user did not keep to its goal."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from evalflows.specs.frozen import dataclass
 from evalflows.store.sql import ask_records
 from evalflows.store.store import Store
 

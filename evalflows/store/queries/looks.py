@@ -2,10 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from evalflows.specs.frozen import dataclass
 from evalflows.store.final_examples import Inputs
 from evalflows.store.records import FINAL, derived_id, from_json
 from evalflows.store.sql import ask

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
+from evalflows.specs.frozen import dataclass
 from evalflows.store.arrow import np
 from evalflows.store.queries.spending import PAID_CALL
 from evalflows.store.records import ExperimentRow

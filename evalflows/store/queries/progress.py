@@ -6,10 +6,10 @@ import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from evalflows.specs.errors import StorageError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES
 from evalflows.store.arrow import duckdb
 from evalflows.store.file_states import states_of

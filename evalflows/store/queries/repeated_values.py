@@ -1,9 +1,9 @@
 """The values that examples had repeatedly under unchanged versions, over all experiments on a dataset."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
+from evalflows.specs.frozen import dataclass
 from evalflows.store.records import ExperimentRow
 from evalflows.store.sql import ask, ask_records
 from evalflows.store.store import Store

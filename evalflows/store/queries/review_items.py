@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.store.queries.lookup import find_comparison, find_experiments, is_comparison
 from evalflows.store.records import DataType, derived_id
 from evalflows.store.sql import ask, ask_records, records_of

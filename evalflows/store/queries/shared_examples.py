@@ -4,7 +4,7 @@ as `metadata.topic`, and the examples of a slice."""
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from evalflows.specs.columns import at_path
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import as_key
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import SlicedMetric, sliced_metric
 from evalflows.store.queries.values import Mask

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 
 from evalflows.specs.dataset import SelectedScope
 from evalflows.specs.errors import InputError, NotFoundError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.metrics import MetricSpec
 from evalflows.specs.traces import TraceEvaluationSpec
 from evalflows.store.records import ExperimentState

@@ -5,12 +5,13 @@ from __future__ import annotations  # a type of DuckDB that a function holds on 
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
 from evalflows.specs import hints
 from evalflows.specs.errors import InputError, NotFoundError, short
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.traces import Filter, TraceScope
 from evalflows.store.described import from_described

@@ -1,10 +1,10 @@
 """The judgements of the same subjects by two judges, side by side, with what each was paid and what people said."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
+from evalflows.specs.frozen import dataclass
 from evalflows.store.sql import ask_arrow, ask_records, records_of
 from evalflows.store.store import Store
 

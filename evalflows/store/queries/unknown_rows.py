@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from evalflows.specs.frozen import dataclass
 from evalflows.store.observations import latest_start, with_plausible_times
 from evalflows.store.records import JudgementRow, LabelRow
 from evalflows.store.schemas import to_rows

@@ -4,13 +4,14 @@ from __future__ import annotations  # types of libraries that are imported when 
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.store.layout import quoted
 from evalflows.store.query_process import OF_COMMANDS, QueryProcesses, RowsOf

@@ -7,13 +7,13 @@ the columns that are needed.
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
 
 import numpy as np
 
 from evalflows.specs.errors import InputError
+from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import ProductionBaseline
 from evalflows.specs.grouping import grouped
 from evalflows.specs.traces import TraceScope

@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -19,9 +20,13 @@ from dashboards import started
 from gated import drawn, gated
 from production import produce, trace
 
+import evalflows.analysis.trace_datasets
+import evalflows.cli.traces
+import evalflows.store.queries.values
 from evalflows import diff, run
 from evalflows.cli.main import cli
 from evalflows.specs import ExperimentSpec, InputError
+from evalflows.store.query_process import OF_COMMANDS
 from evalflows.store.store import Store
 
 pytest.importorskip("mcp")
@@ -107,7 +112,9 @@ def test_what_serves_others_stays_small_and_answers(store: Store, experiments: t
 
 
 @pytest.mark.slow
-def test_commands_and_the_api_open_no_file_for_a_condition(experiments: tuple[str, str], tmp_path: Path) -> None:
+def test_commands_and_the_api_open_no_file_for_a_condition(
+    experiments: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     old, new = experiments
     before = sorted(tmp_path.iterdir())
     spec = tmp_path / "spec.yaml"
@@ -127,7 +134,9 @@ def test_commands_and_the_api_open_no_file_for_a_condition(experiments: tuple[st
         with pytest.raises(InputError) as refused:
             diff(old, new, where=condition)
         assert SECRET not in str(refused.value)
-    for condition, said in {OF_MEMORY: "at 1024 MB of memory", OF_TIME: "stopped after 30 s"}.items():
+    for condition, seconds, said in ((OF_MEMORY, 120, "at 1024 MB of memory"), (OF_TIME, 3, "stopped after 3 s")):
+        for room in (evalflows.store.queries.values, evalflows.analysis.trace_datasets, evalflows.cli.traces):
+            monkeypatch.setattr(room, "OF_COMMANDS", replace(OF_COMMANDS, seconds=seconds))
         for name in ("diff", "traces", "from-traces"):  # `sql` would end this process
             done = CliRunner().invoke(cli, [word.replace("WHERE", condition) for word in commands[name]])
             assert done.exit_code == 2 and said in done.stderr, (name, condition, done.output)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import field, replace
+from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -56,6 +57,8 @@ class _Index:
 class Ledger:
     """The calls that may be reused: those of all experiments or, with `fresh`, only this experiment's own.
 
+    Of several answers to one request, this experiment's own counts before others', and the newest before older ones.
+
     Use it on one event loop only. Keys are read once, as numbers (12 bytes per call): now, or with the first call.
     Answers are read on first use, all those of the experiment that paid for them at once, and kept on disk, since they
     may be larger than memory.
@@ -74,12 +77,9 @@ class Ledger:
         if self._index is None:
             async with self._reading:
                 self._index = self._index or await asyncio.to_thread(self._read_index)
-        if key not in self._rows:
-            for payer in self._may_have_paid(key):
-                async with self._reading:
-                    await asyncio.to_thread(self._read_from, payer)
-                if key in self._rows:
-                    break
+        if key not in self._rows and (payer := self._payer_of(key)):
+            async with self._reading:
+                await asyncio.to_thread(self._read_from, payer)
         return self._rows.get(key)
 
     @contextmanager
@@ -122,34 +122,38 @@ class Ledger:
 
     def _read_index(self) -> _Index:
         query = "select distinct experiment_id from source.calls where reusable"
-        own_only, parameters = (" and experiment_id = ?", [self._experiment_id]) if self._fresh else ("", [])
-        payers = sorted(payer for (payer,) in self._store.query(query + own_only, parameters))
+        own, own_only = [self._experiment_id], " and experiment_id = $1" if self._fresh else ""
+        payers = sorted(payer for (payer,) in self._store.query(query + own_only, own if self._fresh else []))
         columns = self._store.columns(
-            f"""select ('0x' || left(call_key, 16))::ubigint as key,
-                       coalesce(list_position(?, experiment_id), 0)::integer - 1 as payer
-                from source.calls where reusable{own_only} order by key""",
-            [payers, *parameters],
+            f"""select key, coalesce(list_position($2, newest), 0)::integer - 1 as payer from (
+                    select ('0x' || left(call_key, 16))::ubigint as key,
+                           arg_max(experiment_id, row(experiment_id = $1, recorded_at, experiment_id)) as newest
+                    from source.calls where reusable{own_only} group by key
+                ) order by key""",
+            [*own, payers],
         )
         return _Index(np.asarray(columns["key"]), np.asarray(columns["payer"]), payers)
 
-    def _may_have_paid(self, key: str) -> Iterator[str]:
-        """Yield the experiments that paid for a call whose key has the same first 64 bits."""
+    def _payer_of(self, key: str) -> str | None:
+        """Return the experiment whose answer counts for the first 64 bits of a key."""
         index = self._index
         if index is None or len(index.keys) == 0:
-            return
+            return None
         prefix = np.uint64(int(key[:16], 16))
-        low, high = np.searchsorted(index.keys, prefix, "left"), np.searchsorted(index.keys, prefix, "right")
-        for number in range(low, high):
-            payer = int(index.payer_of[number])
-            if payer >= 0:  # negative: an experiment added between the two queries
-                yield index.payers[payer]
+        place = np.searchsorted(index.keys, prefix)
+        payer = int(index.payer_of[place]) if place < len(index.keys) and index.keys[place] == prefix else -1
+        return index.payers[payer] if payer >= 0 else None  # negative: an experiment added between the two queries
 
     def _read_from(self, payer: str) -> None:
-        if payer not in self._read:
-            self._read.add(payer)
-            for row in self._calls_of(payer):
-                if row.reusable and row.call_key not in self._rows:
-                    self._rows[row.call_key] = _lean(row)
+        if payer in self._read:
+            return
+        self._read.add(payer)
+        taken = dict[str, datetime]()
+        for row in self._calls_of(payer):
+            key, at = row.call_key, row.recorded_at
+            is_newer = taken[key] < at if key in taken else key not in self._rows
+            if row.reusable and is_newer and self._payer_of(key) == payer:
+                self._rows[key], taken[key] = _lean(row), at
 
     def _calls_of(self, payer: str) -> Iterator[CallRow]:
         """Yield an experiment's calls; none if its file is damaged and it is another experiment's."""

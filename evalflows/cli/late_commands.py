@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import wraps
 from importlib import import_module
 from itertools import pairwise
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 import click
 
@@ -100,8 +100,13 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         arguments = [*ctx._protected_args, *ctx.args]
-        with _escaped_usage_errors("--format=json" in arguments or ("--format", "json") in pairwise(arguments)):
-            return super().invoke(ctx)
+        try:
+            with _escaped_usage_errors("--format=json" in arguments or ("--format", "json") in pairwise(arguments)):
+                return super().invoke(ctx)
+        except (
+            KeyboardInterrupt
+        ):  # while the command's module is loaded: click would exit with 1, as a failed gate does
+            _end("stopped", "stopped", INTERRUPTED, verbose=False)
 
 
 @contextmanager
@@ -188,7 +193,7 @@ def is_interrupted_query(error: BaseException) -> bool:
     return type(error) is RuntimeError and error.args == ("Query interrupted",)
 
 
-def _end(kind: str, message: str, code: int, verbose: bool) -> None:
+def _end(kind: str, message: str, code: int, verbose: bool) -> NoReturn:
     if verbose:
         echo_traceback()
     context = click.get_current_context(silent=True)

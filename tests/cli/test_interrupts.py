@@ -6,8 +6,10 @@ import time
 from contextlib import suppress
 
 import pytest
+from click.testing import CliRunner
 
-from evalflows.cli import running
+from evalflows.cli import late_commands, running
+from evalflows.cli.main import cli
 from evalflows.engine.interrupts import interrupts_noted, raise_if_pressed
 
 
@@ -55,3 +57,10 @@ def test_the_command_records_signals_from_the_start(number: signal.Signals) -> N
         with interrupts_noted():
             raise AssertionError("a call would be paid")
     raise_if_pressed()
+
+
+def test_while_a_commands_module_loads_it_ends_with_its_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not with 1, as a gate that fails does."""
+    monkeypatch.setattr(late_commands, "import_module", lambda _: press())
+    done = CliRunner().invoke(cli, ["explain", "release"])
+    assert (done.exit_code, done.stderr.strip()) == (late_commands.INTERRUPTED, "evalflows: stopped")

@@ -105,7 +105,7 @@ class Commands(click.Group):
                 return super().invoke(ctx)
         except (
             KeyboardInterrupt
-        ):  # while the command's module is loaded: click would exit with 1, as a failed gate does
+        ):  # its module loads: click would exit with 1, as a failed gate does
             _end("stopped", "stopped", INTERRUPTED, verbose=False)
 
 

@@ -807,19 +807,21 @@ class Watching:
         for size in ("hour", "day"):
             rules = [rule for rule in self.spec.watch if rule.window == size]
             if rules:
-                windows = self._new_windows(rules, size, earlier)
+                begin = {rule.title: self._begin(rule, earlier) for rule in rules}
+                windows = self._new_windows(rules, size, begin)
                 for rule in rules:
                     of_rule = [incident for incident in known if incident.rule == rule.title]
-                    looks = [look for look in earlier if look.rule == rule.title]
+                    looks = [
+                        look for look in earlier if look.rule == rule.title and look.window_start < begin[rule.title]
+                    ]
                     self._watch(rule, windows[rule.title], looks, of_rule)
         self._close_removed(known)
         return Watched(looks=self.looks, events=self.events, sent=_sent(self.events, known))
 
     def _new_windows(
-        self, rules: Sequence[WatchSpec], size: WindowSize, earlier: Sequence[WatchedWindowRow]
+        self, rules: Sequence[WatchSpec], size: WindowSize, begin: Mapping[str, datetime]
     ) -> Mapping[str, list[Window]]:
-        """Return the closed windows that each rule has not looked at yet, read a day at a time."""
-        begin = {rule.title: self._begin(rule, earlier) for rule in rules}
+        """Return the closed windows from the `begin` of each rule on, read a day at a time."""
         found: defaultdict[str, list[Window]] = defaultdict(list)
         wanted = WindowsWanted(
             evaluation_id=self.evaluation_id,
@@ -839,8 +841,16 @@ class Watching:
         return found
 
     def _begin(self, rule: WatchSpec, earlier: Sequence[WatchedWindowRow]) -> datetime:
-        """Return the start of the first window that a rule has not passed."""
-        passed = max((look.window_end for look in earlier if look.rule == rule.title), default=None)
+        """Return the start of the first window that a rule has not passed.
+
+        The last windows that had too few traces are looked at again if some now have enough, by a lower `min_n`.
+        """
+        looks = [look for look in earlier if look.rule == rule.title]
+        looked_at = [look for look in looks if look.reason_code != "below_min_examples"]
+        passed = max((look.window_end for look in looked_at), default=None)
+        later = [look for look in looks if passed is None or look.window_start >= passed]
+        if not any((look.n_clusters or look.n) >= rule.min_n for look in later):
+            passed = max((look.window_end for look in looks), default=None)
         if passed is not None:
             return max(passed, self.until - LOOKED_BACK)
         oldest = (self.until - LOOKED_BACK).replace(hour=0, minute=0, second=0, microsecond=0)

@@ -12,6 +12,7 @@ from evalflows.cli.late_commands import FORMAT, VERBOSE_RUN, one_line_errors, pr
 from evalflows.cli.output import Table, Text, console, echo, table
 from evalflows.cli.show import links_here, print_next, print_page
 from evalflows.cli.stores import store_to_list
+from evalflows.reports.idle_rules import evaluations, rules_that_could_not_look
 from evalflows.specs import hints
 from evalflows.specs.escaping import one_line
 from evalflows.store.queries.incidents import Episode, episodes, events_of, find_incident, incidents
@@ -42,8 +43,14 @@ def list_alerts(name: str | None, with_ended: bool, form: str) -> None:
         console().print(_listed([episode for episode in episodes(found) if with_ended or not episode.is_over]))
         print_page(links_here().page("production"))
     else:
+        idle = [
+            one_line(f"{evaluation}: {sentence}")
+            for evaluation in ([name] if name else evaluations(store))
+            for sentence in rules_that_could_not_look(store, evaluation)
+        ]
         over = len(found)
-        echo(f"no incident is open; {over} are over: {hints.list_all_alerts()}" if over else NONE)
+        none = "no incidents" if idle else NONE
+        echo("\n".join([f"no incident is open; {over} are over: {hints.list_all_alerts()}" if over else none, *idle]))
 
 
 @alerts.command("show")

@@ -103,9 +103,7 @@ class Commands(click.Group):
         try:
             with _escaped_usage_errors("--format=json" in arguments or ("--format", "json") in pairwise(arguments)):
                 return super().invoke(ctx)
-        except (
-            KeyboardInterrupt
-        ):  # its module loads: click would exit with 1, as a failed gate does
+        except KeyboardInterrupt:  # its module loads: click would exit with 1, as a failed gate does
             _end("stopped", "stopped", INTERRUPTED, verbose=False)
 
 

@@ -17,6 +17,12 @@ REASONS = {"learning": "still learning what is usual", "no_reference": "nothing 
 """Codes of reasons other than too few traces, in words."""
 
 
+def evaluations(store: Store) -> list[str]:
+    """Return the names of all trace evaluations."""
+    (names,) = ask(store, ("select distinct name from watermarks order by name", []))
+    return [name for (name,) in names]
+
+
 class _Idle(NamedTuple):
     """What kept a rule from looking."""
 

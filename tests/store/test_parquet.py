@@ -25,6 +25,18 @@ from evalflows.store.store import REOPENED, Store
 # Writing and reading
 
 
+def test_arrow_keeps_no_memory_of_its_own() -> None:
+    code = """
+import io
+from evalflows.store.arrow import pa, pq
+pq.write_table(pa.table({"text": ["a"] * 1000}), file := io.BytesIO())
+pq.read_table(file)
+print(pa.default_memory_pool().backend_name, pa.mimalloc_memory_pool().max_memory())
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    assert done.stdout == "system 0\n", done.stderr
+
+
 def test_published_rows_are_sealed_and_replace_what_was_published_before(any_store: Store, output: Make) -> None:
     row = output("c", outputs='{"text":"é"}', started_at=EARLY, recorded_at=LATE)
     any_store.publish("outputs", OWNER, [output("a"), output("b")])

@@ -212,7 +212,7 @@ def judges(form: str) -> None:
         print_json(standings)
         return
     if not standings:
-        echo(f"no judge has human labels yet: {hints.import_labels().code} imports some")
+        echo(f"no judge has human labels of runs or pairs yet: {hints.import_labels().code} imports some")
         return
     columns = ("label metric", "judge", "model", "metric", "agreement", "kappa", "correlation", "bias")
     out = table(*columns, "items", "labels", "version", headings=4)

@@ -46,6 +46,9 @@ def find_experiments(store: Store, reference: str, *, just_one: bool = False) ->
         wanted = f"one of: {', '.join(of_newest)}" if just_one and len(of_newest) > 1 else wanted
         are = "is only one run" if runs == 1 else f"are only {runs} runs"
         raise NotFoundError(f"experiment {reference!r}: there {are} named {name!r}, wanted {wanted}")
+    if store.query("select 1 from source.watermarks where name = $1 limit 1", [reference]):
+        where = "its scores and labels are in the views trace_scores and trace_labels"
+        raise NotFoundError(f"experiment {reference!r}: got a trace evaluation, wanted an experiment; {where}")
     return [_by_prefix("experiment", store, reference, rows, "which has no experiment")]
 
 

@@ -59,6 +59,9 @@ def test_a_name_goes_before_the_beginning_of_an_id_and_an_empty_store_says_so(st
     with pytest.raises(InputError) as caught:
         find_experiments(store, "demo")
     assert str(caught.value) == f"experiment 'demo': not in {store.layout.root}, which has no experiment"
+    store.append("watermarks", "one", "start", [make("watermarks", evaluation_id="one", name="demo")])
+    with pytest.raises(InputError, match="experiment 'demo': got a trace evaluation, wanted an experiment; its scores"):
+        find_experiments(store, "demo")
     for identity, name in (("exp-00aa", "demo"), ("exp-9", "exp-00a")):
         store.append("experiments", identity, "start", [make("experiments", experiment_id=identity, name=name)])
     assert find_experiments(store, "exp-00a") == ["exp-9"]

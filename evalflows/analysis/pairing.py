@@ -22,7 +22,6 @@ from evalflows.store.queries.shared_examples import SharedRounds, shared_among, 
 from evalflows.store.queries.values import Mask, MetricValues, Values
 from evalflows.store.records import ExperimentRow, Reason
 from evalflows.store.snapshots import Examples
-from evalflows.store.store import Store
 
 UNBOUNDED = (-np.inf, np.inf)
 
@@ -551,12 +550,6 @@ def sample_at(sample: MetricSample, places: Places) -> MetricSample:
     """Return a metric with its clusters on some of the examples."""
     clusters = None if sample.clusters is None else [sample.clusters[index] for index in places]
     return replace(sample, values=at_places(sample.values, places), clusters=clusters)
-
-
-def example_ids_of(store: Store, snapshot_id: str) -> list[str]:
-    """Return the ids of a snapshot's examples, in its order."""
-    rows = store.query("select example_id from source.examples where snapshot_id = ? order by position", [snapshot_id])
-    return [example_id for (example_id,) in rows]
 
 
 def _places(among: Sequence[str], names: Sequence[str]) -> Places:

@@ -19,7 +19,7 @@ from evalflows.stats.means import MeanEstimate, linearised, mean_estimate
 from evalflows.stats.paired import PairedDifference, PairedDifferences, paired_difference, paired_differences
 from evalflows.stats.proportions import clopper_pearson_interval
 from evalflows.store.queries.shared_examples import SharedRounds, shared_among, with_same
-from evalflows.store.queries.values import Mask, MetricValues, Values
+from evalflows.store.queries.values import Mask, MetricValues, Values, distinct
 from evalflows.store.records import ExperimentRow, Reason
 from evalflows.store.snapshots import Examples
 
@@ -79,8 +79,8 @@ class Scale:
             return ends if np.isfinite(ends).all() else None
         if self.support != UNBOUNDED or known.size < MIN_TWO_VALUED:
             return None
-        distinct, varies = np.unique(known).tolist(), any(np.unique(side).size > 1 for side in known_sides)
-        return (distinct[0], distinct[1]) if len(distinct) == 2 and varies else None
+        different, varies = distinct(known).tolist(), any(distinct(side).size > 1 for side in known_sides)
+        return (different[0], different[1]) if len(different) == 2 and varies else None
 
     @property
     def higher_is_better(self) -> bool:

@@ -121,12 +121,11 @@ def number(value: Any, *where: str) -> float | None:
 
     Raise InputError for other texts, and for what is not finite.
     """
-    if isinstance(value, str):
-        value = {"true": 1, "false": 0}.get(value.strip().lower(), value.strip() or None)
     try:
         found = nan if value is None else float(value)
     except (ValueError, TypeError, OverflowError):
-        found = inf
+        text = value.strip().lower() if isinstance(value, str) else "?"
+        found = {"": nan, "true": 1.0, "false": 0.0}.get(text, inf)
     if isinf(found):
         raise InputError(f"{': '.join(where)}: got {short(value)}, wanted a finite number, true, false or null")
     return None if isnan(found) else found

@@ -111,6 +111,9 @@ def flattened(scores: Mapping[str, Any]) -> dict[str, Any]:
     """Return scores in which one that is a mapping or a list is several, such as `style.tone`."""
     flat: dict[str, Any] = {}
     for name, value in scores.items():
+        if value is None or isinstance(value, (str, float, int)):  # most are
+            flat[name] = value
+            continue
         inner = dict(enumerate(value)) if isinstance(value, list) else value
         flat |= {f"{name}.{key}": each for key, each in inner.items()} if isinstance(inner, Mapping) else {name: value}
     return flat

@@ -24,11 +24,11 @@ from evalflows.prefect_server import DENIED, access_denied, server_access
 from evalflows.specs.comparison import load_comparison
 from evalflows.specs.errors import InputError
 from evalflows.specs.experiment import load_experiment
-from evalflows.specs.files import LimitedLoader
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.permitted import DEPLOYED_FROM
 from evalflows.specs.retention import load_retention
 from evalflows.specs.traces import load_trace_evaluation
+from evalflows.specs.yaml_loader import LimitedLoader
 
 __all__ = ["comparison_spec_of", "retention_spec_of", "spec_of", "trace_evaluation_spec_of"]
 

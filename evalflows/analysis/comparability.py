@@ -1,19 +1,23 @@
 """Whether two experiments can be compared: what differs in their examples, targets, evaluators and judges."""
 
+from __future__ import annotations  # types of specs, which are slow to import
+
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from evalflows.analysis.pairing import MatchedExamples
 from evalflows.specs.code_versions import listed
-from evalflows.specs.dialogue import USER, USER_CHECK
-from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.frozen import dataclass
+from evalflows.specs.metric_names import USER, USER_CHECK
 from evalflows.store.described import DescribedEvaluator, from_described, panels_of
 from evalflows.store.records import ExperimentRow, Json, Reason, answered_by
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
+
+if TYPE_CHECKING:
+    from evalflows.analysis.pairing import MatchedExamples
+    from evalflows.specs.metrics import CompositeSpec
 
 UNKNOWN_UNLESS_SAID = "http"
 """The kind of target whose application only says itself which version it is."""
@@ -109,19 +113,19 @@ class Difference:
 def differences(
     candidate: ExperimentRow,
     baseline: ExperimentRow,
-    matched: MatchedExamples,
-    spec: ExperimentSpec,
+    matched: MatchedExamples | None,
+    composites: Sequence[CompositeSpec],
     judges: tuple[JudgeModels, JudgeModels],
     served: tuple[ServedBy, ServedBy],
 ) -> list[Difference]:
-    """Return all unintended differences.
+    """Return all unintended differences. `matched` is not needed for examples of one snapshot.
 
     `judges` are the candidate's and the baseline's judge models, `served` what answered their calls.
     """
     return [
         *_of_examples(candidate, baseline, matched),
         *_of_runs(candidate, baseline),
-        *_of_evaluators(candidate, baseline, spec),
+        *_of_evaluators(candidate, baseline, composites),
         *_of_judges(*judges),
         *_of_providers(*served),
     ]
@@ -133,7 +137,10 @@ def evaluators_of(row: ExperimentRow) -> dict[str, DescribedEvaluator]:
 
 
 def version_differences(
-    candidate: Described, baseline: Described, spec: ExperimentSpec, settings: Mapping[str, Sequence[str]] | None = None
+    candidate: Described,
+    baseline: Described,
+    composites: Sequence[CompositeSpec],
+    settings: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Difference]:
     """Return the metrics scored by different versions of an evaluator, and the composites that depend on them.
 
@@ -146,7 +153,7 @@ def version_differences(
         Difference(what="evaluator", text=_versions(name, candidate, baseline, known), metric=name, refuses=True)
         for name in sorted(changed)
     ]
-    for composite in spec.composites:
+    for composite in composites:
         if parts := sorted(composite.metrics & changed):
             text = f"{composite.name} depends on {parts[0]}, and {_versions(parts[0], candidate, baseline, known)}"
             differences.append(Difference(what="evaluator", text=text, metric=composite.name, refuses=True))
@@ -171,8 +178,10 @@ def _versions(name: str, candidate: Described, baseline: Described, settings: Ma
     return f"{name} was scored by a different version of its evaluator: {old} then, {new} now{changed}"
 
 
-def _of_examples(candidate: ExperimentRow, baseline: ExperimentRow, matched: MatchedExamples) -> list[Difference]:
-    if candidate.snapshot_id == baseline.snapshot_id:
+def _of_examples(
+    candidate: ExperimentRow, baseline: ExperimentRow, matched: MatchedExamples | None
+) -> list[Difference]:
+    if matched is None or candidate.snapshot_id == baseline.snapshot_id:
         return []
     shared = f"the {matched.n_shared} shared ones, with the same inputs and references"
     text = f"different examples: only {shared}, are compared"
@@ -233,14 +242,16 @@ def _commits(candidate: ExperimentRow, baseline: ExperimentRow) -> str:
     return f"; git commit {change}" if change else ""
 
 
-def _of_evaluators(of_candidate: ExperimentRow, of_baseline: ExperimentRow, spec: ExperimentSpec) -> list[Difference]:
+def _of_evaluators(
+    of_candidate: ExperimentRow, of_baseline: ExperimentRow, composites: Sequence[CompositeSpec]
+) -> list[Difference]:
     candidate, baseline = evaluators_of(of_candidate), evaluators_of(of_baseline)
     settings = {
         name: changed
         for name in candidate.keys() & baseline.keys()
         if (changed := _changed_settings(name, of_candidate, of_baseline))
     }
-    differences = version_differences(candidate, baseline, spec, settings)
+    differences = version_differences(candidate, baseline, composites, settings)
     for name in sorted(candidate.keys() & baseline.keys()):
         if candidate[name].sample != baseline[name].sample:
             text = f"{name} scored a different sample: only examples scored on both sides are compared"

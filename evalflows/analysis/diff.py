@@ -6,33 +6,26 @@ Diffs are kept in the process while the rows that they rest on are the same.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from itertools import combinations
 from typing import Any
 
-from evalflows.analysis.changes import ChosenExamples, ComparedExperiments, ComparedFigures, Note
-from evalflows.analysis.comparability import commit_change, is_plain_change
+from evalflows.analysis.changes import ChosenExamples, ComparedExperiments, ComparedFigures
 from evalflows.analysis.differences import ExperimentPair, MetricReader, estimate_rows, verdicts_of
-from evalflows.analysis.figures import assumed_direction
+from evalflows.analysis.run_together import notes_of_verdicts, notes_on
 from evalflows.analysis.slice_search import search_slices
 from evalflows.analysis.verdicts import classify
 from evalflows.specs.errors import InputError
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import Adjustment
-from evalflows.specs.metric_names import LENGTH, MEASURES
-from evalflows.specs.metrics import MetricSpec
+from evalflows.specs.metric_names import MEASURES
 from evalflows.store.queries.conclusions import ComparedVerdict, current_verdicts
+from evalflows.store.queries.lookup import experiment_rows
 from evalflows.store.records import ExperimentRow, VerdictRow
 from evalflows.store.store import Store
 
 STRICTEST: tuple[Adjustment, ...] = ("holm", "benjamini_hochberg", "none")
 """The adjustments, strictest first: the candidates' specs may name different ones."""
-
-_SAME = """
-select bool_and(c.status = 'ok' and b.status = 'ok' and c.outputs::varchar = b.outputs::varchar)
-from staging.outputs c join staging.outputs b using (example_id, repetition)
-where c.experiment_id = $1 and b.experiment_id = $2 and list_contains($3, example_id)
-"""
 
 
 def figures_between(
@@ -50,7 +43,7 @@ def figures_between(
     Raise InputError for one experiment given twice, for experiments without a common example, and for a condition
     (`where`, SQL) that is none or that holds for no common example.
     """
-    rows: list[ExperimentRow] = [store.read("experiments", identity)[0] for identity in (baseline, *candidates)]
+    rows = experiment_rows(store, [baseline, *candidates])
     reader = MetricReader(store, rows=rows_of)
     pairs = stored_pairs(reader, rows[0], rows[1:], where)
     chosen = None if where is None else _chosen(reader, rows, where)
@@ -64,13 +57,16 @@ def figures_between(
         ),
         verdicts=verdicts,
         notes=[
-            *(note for pair in pairs for note in _notes(pair)),
-            *_same_answers(store, verdicts, shared),
-            *_assumed_directions(pairs, verdicts),
+            *(
+                note
+                for pair in pairs
+                for note in notes_on(pair.candidate, rows[0], [*pair.differences, *pair.quarantine_notes])
+            ),
+            *notes_of_verdicts(store, rows[1:], verdicts, shared),
         ],
         n_compared={candidate: len(examples) for candidate, examples in shared.items()},
         chosen=chosen,
-        searches=[] if searched is None else [search_slices(pair, searched) for pair in pairs],
+        searches=() if searched is None else [search_slices(pair, searched) for pair in pairs],
     )
 
 
@@ -146,45 +142,6 @@ def _chosen(reader: MetricReader, rows: Sequence[ExperimentRow], where: str) -> 
         examples[row.experiment_id] = [ids[index] for index in reader.places_where(row.snapshot_id, where)]
     estimates = [estimate for row in rows for estimate in estimate_rows(reader, row, reader.spec(row), where)]
     return ChosenExamples(where=where, examples=examples, estimates=estimates)
-
-
-def _notes(pair: ExperimentPair) -> list[Note]:
-    assert pair.baseline is not None
-    owner = pair.candidate.experiment_id
-    known = (*pair.differences, *pair.quarantine_notes)
-    notes = [Note(candidate_experiment_id=owner, **asdict(difference)) for difference in known]
-    commits = commit_change(pair.candidate, pair.baseline)
-    if commits and is_plain_change(pair.candidate, pair.baseline):
-        what = f"git commit {commits}"
-        notes.append(Note(candidate_experiment_id=owner, what="commit", metric=None, text=what, refuses=False))
-    return notes
-
-
-def _same_answers(store: Store, verdicts: Sequence[VerdictRow], shared: Mapping[str, Sequence[str]]) -> Iterator[Note]:
-    """Yield a note on each candidate that answered all shared examples as the baseline did."""
-    for row in verdicts:
-        if row.metric != LENGTH or row.slice is not None or row.difference != 0:  # then no text need be read
-            continue
-        owner = row.candidate_experiment_id or ""
-        examples = shared[owner]
-        ((are_same,),) = store.query(_SAME, [owner, row.baseline_experiment_id, list(examples)])
-        if are_same:
-            n = len(examples)
-            answers = f"the answers to all {n} examples are" if n > 1 else "the answer is"
-            text = f"{answers} the same on both sides: check that the candidate really differs from the baseline"
-            yield Note(candidate_experiment_id=owner, what="answers", metric=None, text=text, refuses=False)
-
-
-def _assumed_directions(pairs: Sequence[ExperimentPair], verdicts: Sequence[VerdictRow]) -> Iterator[Note]:
-    """Yield a note on each metric whose direction is assumed."""
-    specs = {pair.candidate.experiment_id: pair.spec for pair in pairs}
-    for row in verdicts:
-        owner = row.candidate_experiment_id
-        declared = specs[owner].metrics.get(row.metric, MetricSpec())
-        is_declared = declared.higher_is_better is not None or declared.range is not None
-        text = assumed_direction(row.metric, is_declared, (row.candidate_mean, row.baseline_mean))
-        if text and row.slice is None:
-            yield Note(candidate_experiment_id=owner, what="direction", metric=row.metric, text=text, refuses=False)
 
 
 def verdicts_since(

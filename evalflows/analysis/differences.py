@@ -34,7 +34,6 @@ from evalflows.analysis.pairing import (
     counts_of,
     difference_columns,
     drop_ambiguous,
-    example_ids_of,
     matched,
     paired_metric,
     sample_at,
@@ -65,6 +64,7 @@ from evalflows.stats.proportions import normal_quantile
 from evalflows.store.kept_checks import QUARANTINE, keep_check
 from evalflows.store.queries.alike import answers_alike
 from evalflows.store.queries.invalid_trials import InvalidTrials, invalid_trials
+from evalflows.store.queries.lookup import example_ids_of
 from evalflows.store.queries.repeated_values import Repeated
 from evalflows.store.queries.shared_examples import SharedRounds, places_of, shared_rounds, slice_value
 from evalflows.store.queries.values import (
@@ -381,7 +381,7 @@ class ExperimentPair:
             return []
         judges = self.reader.judge_models(self.candidate), self.reader.judge_models(self.baseline)
         served = self.reader.served_by(self.candidate), self.reader.served_by(self.baseline)
-        found = differences(self.candidate, self.baseline, self.matched, self.spec, judges, served)
+        found = differences(self.candidate, self.baseline, self.matched, self.spec.composites, judges, served)
         return [*found, *drift_differences(self.reader.judge_streams, self.candidate, self.baseline, self.spec)]
 
     @property

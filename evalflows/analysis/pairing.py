@@ -19,10 +19,9 @@ from evalflows.stats.means import MeanEstimate, linearised, mean_estimate
 from evalflows.stats.paired import PairedDifference, PairedDifferences, paired_difference, paired_differences
 from evalflows.stats.proportions import clopper_pearson_interval
 from evalflows.store.queries.shared_examples import SharedRounds, shared_among, with_same
-from evalflows.store.queries.values import Mask, MetricValues, Values
+from evalflows.store.queries.values import Mask, MetricValues, Values, distinct
 from evalflows.store.records import ExperimentRow, Reason
 from evalflows.store.snapshots import Examples
-from evalflows.store.store import Store
 
 UNBOUNDED = (-np.inf, np.inf)
 
@@ -80,8 +79,8 @@ class Scale:
             return ends if np.isfinite(ends).all() else None
         if self.support != UNBOUNDED or known.size < MIN_TWO_VALUED:
             return None
-        distinct, varies = np.unique(known).tolist(), any(np.unique(side).size > 1 for side in known_sides)
-        return (distinct[0], distinct[1]) if len(distinct) == 2 and varies else None
+        different, varies = distinct(known).tolist(), any(distinct(side).size > 1 for side in known_sides)
+        return (different[0], different[1]) if len(different) == 2 and varies else None
 
     @property
     def higher_is_better(self) -> bool:
@@ -551,12 +550,6 @@ def sample_at(sample: MetricSample, places: Places) -> MetricSample:
     """Return a metric with its clusters on some of the examples."""
     clusters = None if sample.clusters is None else [sample.clusters[index] for index in places]
     return replace(sample, values=at_places(sample.values, places), clusters=clusters)
-
-
-def example_ids_of(store: Store, snapshot_id: str) -> list[str]:
-    """Return the ids of a snapshot's examples, in its order."""
-    rows = store.query("select example_id from source.examples where snapshot_id = ? order by position", [snapshot_id])
-    return [example_id for (example_id,) in rows]
 
 
 def _places(among: Sequence[str], names: Sequence[str]) -> Places:

@@ -51,13 +51,22 @@ from evalflows.llm.prices import LONG_ANSWER, Price, Tokens, price_in_batches, p
 from evalflows.specs.attachments import without_contents
 from evalflows.specs.comparison import CompareSpec
 from evalflows.specs.connections import ConnectionSpec, LocalConnection, Mode, RemoteConnection
-from evalflows.specs.dialogue import MOST_TRIALS, MOST_TURNS, USER, USER_CHECK, ScriptedUser, SimulatedUser, UserCheck
+from evalflows.specs.dialogue import MOST_TRIALS, MOST_TURNS, ScriptedUser, SimulatedUser, UserCheck
 from evalflows.specs.errors import InputError
 from evalflows.specs.evaluator import EvaluatorSpec, FallbackSpec, JudgeSpec
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
-from evalflows.specs.metric_names import MEASURES, SlicedMetric, base_metric, is_pass_k, metric_of, sliced_metric
+from evalflows.specs.metric_names import (
+    MEASURES,
+    USER,
+    USER_CHECK,
+    SlicedMetric,
+    base_metric,
+    is_pass_k,
+    metric_of,
+    sliced_metric,
+)
 from evalflows.specs.protocols import Completion, Message
 from evalflows.specs.target import ChatTarget, ConversationTarget, HttpTarget, PythonTarget, TargetSpec, asked
 from evalflows.stats.paired import paired_difference

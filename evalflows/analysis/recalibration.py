@@ -55,7 +55,9 @@ def metrics_to_recalibrate(
     prepared: "PreparedExperiment", gate: GateSpec, baseline: ExperimentRow
 ) -> Mapping[str, Reason]:
     """Return the metrics that a gate compares across two versions of an evaluator, each with the reason."""
-    changed = incomparable_metrics(version_differences(prepared.by_name, evaluators_of(baseline), prepared.spec))
+    changed = incomparable_metrics(
+        version_differences(prepared.by_name, evaluators_of(baseline), prepared.spec.composites)
+    )
     compared = {metric_of(name) for name in (*gate.non_inferiority, *gate.superiority)}
     return {metric: why for metric, why in changed.items() if metric in compared}
 

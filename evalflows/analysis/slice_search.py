@@ -19,7 +19,7 @@ from evalflows.specs.metric_names import MEASURES
 from evalflows.specs.target import RecordedTarget
 from evalflows.stats.slice_contrasts import SliceContrast, slice_contrasts
 from evalflows.store.layout import quoted
-from evalflows.store.queries.values import Mask
+from evalflows.store.queries.values import Mask, distinct
 from evalflows.store.records import CheckRow, ExampleRow, derived_id, from_json, to_json
 
 MIN_EXAMPLES = 20
@@ -295,7 +295,7 @@ def _is_number(value: object) -> bool:
 
 def _quarters(field: str, values: Sequence[Any], number: str) -> Iterator[Slice]:
     numbers = np.array([np.nan if value is None else float(value) for value in values])
-    edges = np.unique(np.nanquantile(numbers, [0, 0.25, 0.5, 0.75, 1], method="inverted_cdf"))
+    edges = distinct(np.nanquantile(numbers, [0, 0.25, 0.5, 0.75, 1], method="inverted_cdf"))
     for low, high in pairwise(edges):
         is_first = low == edges[0]
         members = (numbers >= low if is_first else numbers > low) & (numbers <= high)

@@ -20,6 +20,7 @@ from evalflows.specs import hints
 from evalflows.specs.errors import GateFailedError, InputError, names_to_choose
 from evalflows.specs.escaping import one_line
 from evalflows.specs.metric_names import kept_apart
+from evalflows.specs.process_memory import without_collection
 from evalflows.store.layout import Layout
 
 
@@ -103,10 +104,11 @@ def decide(
 
     Exit code: 0 for PASS, or without a rule; 1 for FAIL, 3 if there is not enough evidence, 2 for bad input.
     """
-    from evalflows.api.deciding import decide_results, needs_store, store_for
-    from evalflows.harnesses.recording import read_sentence
-    from evalflows.reports.documents import document
-    from evalflows.reports.markdown_pages import GateReport
+    with without_collection():
+        from evalflows.api.deciding import decide_results, needs_store, store_for
+        from evalflows.harnesses.recording import read_sentence
+        from evalflows.reports.documents import document
+        from evalflows.reports.markdown_pages import GateReport
 
     is_json = files["json"] == "-"
     ci_files = CiFiles.of(**files | ({"json": None} if is_json else {}))
@@ -116,7 +118,8 @@ def decide(
         "superiority": _numbers("--superiority", superiority, 0.0),
         "thresholds": _numbers("--threshold", threshold),
     }
-    systems = [*_systems(results, named)]
+    with without_collection():
+        systems = [*_systems(results, named)]
     if any(own.values()):
         given["gates"] = [
             *given.get("gates", []),

@@ -87,7 +87,6 @@ def diff(
         raise InputError(
             f"diff: got one experiment, {baseline!r}, wanted a baseline and a candidate{_such_as(store, baseline)}"
         )
-    from evalflows.analysis.input_groups import keep_groups
     from evalflows.reports.diff import diff_of
 
     found, *others = [_experiment(store, reference) for reference in (baseline, *candidates)]
@@ -95,9 +94,11 @@ def diff(
     if settings["with_final"]:
         show.read_final(store, [found, *others])
     if settings["slices"]:
+        from evalflows.analysis.input_groups import keep_groups  # late: it loads embeddings
+
         for experiment in others:
             keep_groups(store, store.read("experiments", experiment)[0].snapshot_id)
-    with store.reading(once=True):
+    with store.reading(once=True, about=[found, *others]):
         compared = diff_of(store, found, others, limit=most, **settings)  # type: ignore[arg-type]  # as declared
     if form == "json":
         print_json(diff_document(compared))

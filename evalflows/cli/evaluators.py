@@ -15,9 +15,9 @@ from evalflows.specs import hints
 from evalflows.specs.dataset import DatasetSpec
 from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, IncompleteError, InputError, short
 from evalflows.specs.experiment import ExperimentSpec
-from evalflows.specs.files import SpecLoader
 from evalflows.specs.metric_names import TRIAL
 from evalflows.specs.target import RecordedTarget
+from evalflows.specs.yaml_loader import SpecLoader
 from evalflows.store.file_formats import parse_json, read_rows
 from evalflows.store.records import JudgementRow
 from evalflows.store.store import Store

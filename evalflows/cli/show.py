@@ -11,7 +11,6 @@ from evalflows.analysis.figures import NO_CALLS
 from evalflows.cli.output import Console, Table, Text, cell_of_lines, console, echo, echo_error, table
 from evalflows.cli.sections import Section, lines_section
 from evalflows.dashboard.links import Links, NoLinks
-from evalflows.prefect_server import dashboard_url
 from evalflows.reports.confusion import MOST_LABELS, Confusion
 from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport
 from evalflows.reports.grids import (
@@ -329,6 +328,8 @@ def print_page(page: str | None) -> None:
 
 def links_here() -> Links:
     """Return links to the dashboard of the store, if one runs or its address is given."""
+    from evalflows.prefect_server import dashboard_url  # late: `decide` prints no links
+
     url = dashboard_url(Layout.at().root)
     return NoLinks() if url is None else Links(url)
 

@@ -30,8 +30,6 @@ from evalflows.specs.dialogue import (
     MOST_TURNS,
     SCRIPT_FIELDS,
     STATE,
-    USER,
-    USER_CHECK,
     USER_FIELDS,
     PythonUser,
     ScriptedUser,
@@ -40,6 +38,7 @@ from evalflows.specs.dialogue import (
 from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, CallError, ErrorKind, InputError, StorageError, short
 from evalflows.specs.files import texts
 from evalflows.specs.frozen import dataclass
+from evalflows.specs.metric_names import USER, USER_CHECK
 from evalflows.specs.placeholders import fill, fill_json, placeholders
 from evalflows.specs.protocols import Complete, Completes, Message, Post, Posted
 from evalflows.specs.reference import is_called, load, name_of, parameters_of, version_of

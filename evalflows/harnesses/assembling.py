@@ -111,6 +111,9 @@ def flattened(scores: Mapping[str, Any]) -> dict[str, Any]:
     """Return scores in which one that is a mapping or a list is several, such as `style.tone`."""
     flat: dict[str, Any] = {}
     for name, value in scores.items():
+        if value is None or isinstance(value, (str, float, int)):  # most are
+            flat[name] = value
+            continue
         inner = dict(enumerate(value)) if isinstance(value, list) else value
         flat |= {f"{name}.{key}": each for key, each in inner.items()} if isinstance(inner, Mapping) else {name: value}
     return flat
@@ -121,12 +124,11 @@ def number(value: Any, *where: str) -> float | None:
 
     Raise InputError for other texts, and for what is not finite.
     """
-    if isinstance(value, str):
-        value = {"true": 1, "false": 0}.get(value.strip().lower(), value.strip() or None)
     try:
         found = nan if value is None else float(value)
     except (ValueError, TypeError, OverflowError):
-        found = inf
+        text = value.strip().lower() if isinstance(value, str) else "?"
+        found = {"": nan, "true": 1.0, "false": 0.0}.get(text, inf)
     if isinf(found):
         raise InputError(f"{': '.join(where)}: got {short(value)}, wanted a finite number, true, false or null")
     return None if isnan(found) else found

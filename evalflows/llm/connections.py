@@ -20,9 +20,10 @@ from evalflows.specs.connections import (
     RemoteConnection,
 )
 from evalflows.specs.errors import InputError, describe, first_problem, short
-from evalflows.specs.files import SpecLoader, expanded, read_regular
+from evalflows.specs.files import expanded, read_regular
 from evalflows.specs.permitted import Source, check_sent, variable, variables_in
 from evalflows.specs.placeholders import filled
+from evalflows.specs.yaml_loader import SpecLoader
 
 _KINDS: dict[str, type[ConnectionSpec]] = {
     "endpoint": EndpointConnection,

@@ -19,6 +19,7 @@ from evalflows.analysis.changes import (
     change_lists,
 )
 from evalflows.analysis.figures import usd
+from evalflows.analysis.run_together import stored_figures
 from evalflows.reports.decisions import Decision, decisions_of
 from evalflows.reports.documents import Document, metric_document, plain
 from evalflows.reports.experiment_report import ExperimentOverview, overviews_of
@@ -123,9 +124,12 @@ def diff_of(
 
     Raise InputError as `figures_between` does, and for a metric that no experiment has.
     """
-    from evalflows.analysis.diff import figures_between  # late: specs are slow to import
+    figures = None if where is not None or slices else stored_figures(store, baseline, candidates)
+    if figures is None:
+        from evalflows.analysis.diff import figures_between  # late: specs are slow to import
 
-    figures = figures_between(store, baseline, candidates, where, searched=metrics if slices else None, rows_of=rows_of)
+        searched = metrics if slices else None
+        figures = figures_between(store, baseline, candidates, where, searched=searched, rows_of=rows_of)
     return experiments_diff(store, figures, metrics=metrics, limit=limit, with_final=with_final)
 
 

@@ -105,11 +105,11 @@ def after_experiments(
 def after_diff(store: Store, diff: "ExperimentsDiff") -> Hint | None:
     """Return the command that fits a diff: where it got worse, how many examples it needs, or to approve what got only
     better and passed a gate. None if the answers are the same: more examples would not change that."""
-    from evalflows.analysis.slice_search import MIN_EXAMPLES  # late: the analysis is slow to import
-
     judged = [result for result in diff.results if result.baseline and result.metric not in MEASURES]
     baseline, candidate = diff.baseline.experiment_id, diff.candidates[0].experiment_id
     if worse := next((result for result in judged if result.conclusion == "worse"), None):
+        from evalflows.analysis.slice_search import MIN_EXAMPLES  # late: the analysis is slow to import
+
         if not diff.searches and diff.n_compared[worse.experiment_id] >= 2 * MIN_EXAMPLES:
             return hints.diff(baseline, worse.experiment_id, slices=True)
         return hints.show_worst(worse.experiment_id, [worse.metric], baseline)

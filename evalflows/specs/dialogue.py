@@ -15,10 +15,6 @@ MOST_TRIALS = 2
 MOST_TURNS = 10
 """Turns of a conversation whose spec says no `max_turns`; a script is then said to its end."""
 
-USER = "target: user"
-USER_CHECK = "target: user_check"
-"""Who makes calls in a conversation besides the target: the user, with `stop`, and the judge of the user."""
-
 USER_FIELDS = ("persona", "goal", "facts", "must_not_tell", "first_message")
 """Fields of an example, among its inputs or metadata, that only a simulated user and the judges see."""
 HISTORY = "history"

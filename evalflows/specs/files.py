@@ -1,34 +1,18 @@
 """Read spec files, with changes such as `targets.0.model=gpt-4o`."""
 
 import os
-import re
 import stat
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy, deepcopy
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import yaml
 from pydantic import BaseModel, BeforeValidator
 from pydantic import ValidationError as PydanticError
 
 from evalflows.specs.errors import InputError, first_problem, short
 from evalflows.specs.permitted import check_in_paths, permitted_path
 from evalflows.specs.placeholders import filled
-
-_SCALARS = (
-    ("bool", r"(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
-    ("int", r"[-+]?(?:0|[1-9][0-9_]*|0x[0-9a-fA-F]+|0o[0-7]+|0b[01]+)$", "-+0123456789"),
-    (
-        "float",
-        r"(?:[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*)(?:[eE][-+][0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
-        "-+0123456789.",
-    ),
-)
-"""What is not text: the kind, its pattern, and its first characters."""
-
-MAX_CHARACTERS, MAX_VALUES = 2_000_000, 100_000
-"""Most characters of a text in YAML, and most values, with those that aliases and merges repeat."""
 
 Spec = TypeVar("Spec", bound=BaseModel)
 
@@ -95,58 +79,6 @@ def unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-class TooLargeError(yaml.YAMLError):
-    """A text in YAML with more than anybody writes, which would take minutes or all memory."""
-
-
-class LimitedLoader(yaml.SafeLoader):
-    """YAML's safe loader. Raise TooLargeError before a text is parsed, or before values are made of it."""
-
-    def __init__(self, text: str) -> None:
-        if len(text) > MAX_CHARACTERS:
-            raise TooLargeError(f"got {len(text):,} characters, wanted at most {MAX_CHARACTERS:,}")
-        super().__init__(text)
-        self._n_values = 0
-        self._sizes: dict[str, int] = {}  # the values of each anchor
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        before, anchor = self._n_values, self.peek_event().anchor  # type: ignore[no-untyped-call]
-        is_alias = self.check_event(yaml.AliasEvent) and anchor in self.anchors
-        self._n_values += self._sizes.get(anchor, MAX_VALUES) if is_alias else 1  # an anchor without a size is open
-        if self._n_values > MAX_VALUES:
-            raise TooLargeError(f"got more than {MAX_VALUES:,} values, or an alias that contains itself")
-        node = super().compose_node(parent, index)
-        self._sizes[anchor] = self._n_values - before
-        return node
-
-
-class SpecLoader(LimitedLoader):
-    """The limited loader, with YAML 1.2's rules of what is text: `no`, `on`, `12:30`, `010` and dates are what stands
-    there. Raise ConstructorError for a key that repeats in a mapping, except through a merge."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
-                if key.value in seen:
-                    problem = f"got the key {short(key.value)} twice"
-                    raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-def _tag(kind: str) -> str:
-    return f"tag:yaml.org,2002:{kind}"
-
-
-SpecLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag in (_tag("null"), _tag("merge"))]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-for _kind, _pattern, _first in _SCALARS:
-    SpecLoader.add_implicit_resolver(_tag(_kind), re.compile(_pattern), list(_first))
-
-
 def load_spec(kind: type[Spec], path: str | Path, changes: Sequence[str], *, wanted: str) -> Spec:
     """Read a spec file (YAML) and apply changes; `wanted` names the required fields, for messages.
 
@@ -165,6 +97,10 @@ def read_text(path: str | Path) -> str:
 
 def load_text(text: str, where: str, *, wanted: str) -> dict[str, Any]:
     """Return the fields of a spec's text (YAML). Raise InputError, beginning with `where`, if it has none."""
+    import yaml  # late: specs that the store has need none
+
+    from evalflows.specs.yaml_loader import SpecLoader, TooLargeError
+
     try:
         content = yaml.load(text, SpecLoader)
     except TooLargeError as error:
@@ -221,6 +157,10 @@ def _kinds(kind: type[Spec], content: dict[str, Any], error: PydanticError) -> S
 
 def _apply(content: dict[str, Any], change: str, *, as_text: bool = False) -> None:
     """Set one field of a spec: `path.to.it=value`, with the value as YAML or as it is, and list elements by number."""
+    import yaml  # late, as above
+
+    from evalflows.specs.yaml_loader import SpecLoader
+
     path, equals, text = change.partition("=")
     keys = path.strip().split(".")
     if not equals or not all(keys):

@@ -17,6 +17,11 @@ MEASURES = (LATENCY, "cost", "tokens", LENGTH)
 """Built-in metrics of every run, without an evaluator: seconds, USD, input and output tokens, characters. Lower is
 better."""
 
+USER = "target: user"
+USER_CHECK = "target: user_check"
+"""Who makes calls in a conversation besides the target, where others are evaluators: the user, with `stop`, and the
+judge of the user."""
+
 SCORE_SUFFIX = "_score"
 
 RETURNED_AS = "returned_as"

@@ -11,7 +11,6 @@ import re
 import socket
 import sys
 import sysconfig
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -136,6 +135,8 @@ def permitted_path(path: Path, given: str) -> Path:
 
 def own_settings(file: Path) -> dict[str, Any]:
     """Return `[tool.evalflows]` of a pyproject.toml; empty if there is none. Raise InputError if it cannot be read."""
+    import tomllib  # late: few read one
+
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:

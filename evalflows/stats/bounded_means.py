@@ -43,6 +43,14 @@ class _Points(NamedTuple):
 
     values: FloatArray  # shape (R, m)
     counts: FloatArray  # shape (m,)
+    lowest: FloatArray  # of each row
+    width: FloatArray  # of each row, from its lowest to its highest value
+    total: np.float64  # of the counts
+
+    @classmethod
+    def of(cls, values: FloatArray, counts: FloatArray) -> "_Points":
+        lowest = values.min(axis=1)
+        return cls(values, counts, lowest, values.max(axis=1) - lowest, counts.sum())
 
     def quantiles(self, nearness: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the normal quantiles of the probability that the weighted mean is below some bounds, and the bounds.
@@ -51,10 +59,9 @@ class _Points(NamedTuple):
         mean of the observations, towards infinity the lowest one. The bound is explicit in it, so that no equation is
         solved for each.
         """
-        lowest = self.values.min(axis=1)
-        pole = lowest - (self.values.max(axis=1) - lowest) / nearness
+        pole = self.lowest - self.width / nearness
         above = self.values - pole[:, None]
-        height = self.counts.sum() / (self.counts / above).sum(axis=1)
+        height = self.total / (self.counts / above).sum(axis=1)
         ratios = above / height[:, None]
         root = -np.sqrt(np.maximum(2 * (self.counts * np.log(ratios)).sum(axis=1), 0.0))
         slope = -np.sqrt((self.counts * (1 - 1 / ratios) ** 2).sum(axis=1))
@@ -114,7 +121,7 @@ def lower_bounds(values: FloatArray, worst: FloatArray, alpha: float, *, times: 
     for rows in (varying[start : start + size] for start in range(0, len(varying), size)):
         sample = _grouped(values[rows])
         counts = np.append(np.full(sample.shape[1], n / sample.shape[1]), 1.0)
-        points = _Points(np.column_stack([sample, worst[rows]]), counts)
+        points = _Points.of(np.column_stack([sample, worst[rows]]), counts)
         bounds[rows] = _solved(points, float(special_functions().ndtri(alpha)))
     return bounds
 

@@ -74,12 +74,13 @@ def slice_contrasts(
     weighed = [_weighed(row, members, codes, n_clusters, min_examples) for row in differences]
     n_first = members.shape[1] if n_first is None else n_first
     largest = np.zeros((2, 2, DRAWS), dtype=np.float32)  # of the first slices and the others, of both signs
-    for table in weighed:
-        random, is_first = np.random.default_rng(seed), table.slices < n_first  # the same signs for each metric
-        for start in range(0, DRAWS, BLOCK):
-            block = slice(start, min(start + BLOCK, DRAWS))
-            signs = random.integers(0, 2, (block.stop - start, n_clusters), dtype=np.int8)
-            drawn = (2 * signs - 1).astype(np.float32) @ table.scaled
+    random, searched = np.random.default_rng(seed), [table for table in weighed if table.slices.size]
+    for start in range(0, DRAWS if searched else 0, BLOCK):
+        block = slice(start, min(start + BLOCK, DRAWS))
+        drawn_signs = random.integers(0, 2, (block.stop - start, n_clusters), dtype=np.int8)
+        signs = (2 * drawn_signs - 1).astype(np.float32)  # the same for each metric
+        for table in searched:
+            drawn, is_first = signs @ table.scaled, table.slices < n_first
             for family, of_family in enumerate((is_first, ~is_first)):
                 if of_family.any():
                     ends = np.array([drawn[:, of_family].max(axis=1), -drawn[:, of_family].min(axis=1)])

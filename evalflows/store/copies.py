@@ -152,46 +152,70 @@ OF_ITEMS = ("outputs", "judgements", "calls")
 
 class OwnerCopies:
     """The rows OF_ITEMS of a few experiments, unless they are large, beside views over all other tables: in a database
-    that lasts until `close`. A table is made when the first query needs it."""
+    that lasts until `close`. A table is made when the first query needs it, and again when its files change."""
 
     def __init__(self, experiments: Collection[str]) -> None:
-        self._owners = [*experiments]
+        self.experiments = frozenset(experiments)
         self._name = f"owners_{secrets.token_hex(6)}"
+        self._views: duckdb.DuckDBPyConnection | None = None  # of the database beside which it is
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._made: set[str] = set()
+        self._made: dict[str, Files] = {}  # of each table, the files that it was made from; none if it is a view
+        self._copied: set[str] = set()
 
     def follow(
         self,
-        cursor: duckdb.DuckDBPyConnection,
+        views: duckdb.DuckDBPyConnection,
         states: Mapping[str, object],
         tables: Collection[str],
         whole: Collection[str],
     ) -> str:
-        """Make what is not there yet of some tables. Return the SQL with which a cursor of that database finds them."""
-        if self._connection is None:
-            self._connection = cursor.cursor()
+        """Make what is not there yet of some tables, or was made of other files. Return the SQL with which a cursor of
+        that database finds them."""
+        if not any(table in OF_ITEMS and table not in whole for table in tables):
+            return FIND_COPIES
+        if views is not self._views:  # the first one, or damage was found since
+            self.close()
+            self._views, self._connection = views, views.cursor()
             self._connection.execute(f"attach ':memory:' as {self._name}")
             self._connection.execute(f"copy from database memory to {self._name}")
-        for table in {*tables} - self._made:
-            here = f"{self._name}.source.{table}"
-            self._connection.execute(f"drop view {here}")
-            if table in whole or not self._is_copied(self._connection, here, table, states):
-                self._connection.execute(f"create view {here} as from copies.source.{table}")
-            self._made.add(table)
+        for table in tables:
+            files = self._files_of(states, table) if table in OF_ITEMS and table not in whole else {}
+            if self._made.get(table) != files:
+                self._make(table, files)
         return f"set search_path = '{self._name}.main,{self._name}.staging'"
 
     def close(self) -> None:
         if self._connection is not None:
             self._connection.execute(f"detach {self._name}")
             self._connection.close()
+        self._views = self._connection = None
+        self._made, self._copied = {}, set()
 
-    def _is_copied(
-        self, connection: duckdb.DuckDBPyConnection, here: str, table: str, states: Mapping[str, object]
-    ) -> bool:
+    def _make(self, table: str, files: Files) -> None:
+        assert self._connection is not None
+        here, was = f"{self._name}.source.{table}", "table" if table in self._copied else "view"
+        self._connection.execute("begin")
+        try:
+            self._connection.execute(f"drop {was} {here}")
+            is_copied = bool(files) and self._is_copied(self._connection, here, table, files)
+            if not is_copied:
+                self._connection.execute(f"create view {here} as from copies.source.{table}")
+            self._connection.execute("commit")
+        except BaseException:  # also Ctrl-C, after which other queries follow
+            self._connection.execute("rollback")
+            raise
+        (self._copied.add if is_copied else self._copied.discard)(table)
+        self._made[table] = files
+
+    def _files_of(self, states: Mapping[str, object], table: str) -> Files:
+        """Return the files that may have the rows: the owners' own, and packed ones."""
         files = _files_of(states, table)
-        if table not in OF_ITEMS or _is_large({owner: files.get(owner, []) for owner in self._owners}):
+        return {owner: files[owner] for owner in ("", *sorted(self.experiments)) if owner in files}
+
+    def _is_copied(self, connection: duckdb.DuckDBPyConnection, here: str, table: str, files: Files) -> bool:
+        if _is_large({owner: of_owner for owner, of_owner in files.items() if owner}):
             return False
-        owners = ", ".join(map(quoted, self._owners))
+        owners = ", ".join(map(quoted, sorted(self.experiments)))
         connection.execute(f"create table {here} as from memory.source.{table} where experiment_id in ({owners})")
         if _text_bytes(connection, table, f"from {here}") <= MOST_TEXT_BYTES:
             return True

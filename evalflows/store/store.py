@@ -353,13 +353,15 @@ class Store:
         Args:
             only: Read just the files of these owners, by column, for queries of tables that have such ones, as long as
                 they are sealed. Such queries take no longer in a store of many others, whose rows they do not see.
-            about: Within `steady`, read the rows of these experiments once, into memory. Queries may then miss answers,
-                scores and calls of all others.
+            about: Read the rows of these experiments once, into memory. Queries may then miss answers, scores and calls
+                of all others, unless `only` names some of those.
             once: Answer a question that has been asked before with the rows of that time, if they are few: for what
                 only reads, as a report does, whose parts ask some things alike.
         """
         now = self._reading.get()
         copies = now.about if about is None else OwnerCopies(about)
+        if copies is not None and not copies.experiments.issuperset((only or {}).get("experiment_id", ())):
+            copies = None
         answers = now.answers
         if once and answers is None:
             answers = {} if (known := _shared_answers.get()) is None else known

@@ -30,8 +30,8 @@ STORE: set[str] = set()
 RELATIONS = {"duckdb"}
 FILES = {*STORE, "numpy", "pyarrow"}
 """Of one that also reads or writes its files."""
-SPECS = {*STORE, "pydantic", "yaml"}
-"""Of one that also reads specs, among them those of stored experiments."""
+SPECS = {*STORE, "pydantic"}
+"""Of one that also reads specs of stored experiments; a file of a spec needs YAML."""
 
 PROGRAM = f"""
 import sys
@@ -46,8 +46,9 @@ NEEDED: dict[str, set[str]] = {
     "--help": set(),
     "ls": STORE,
     "show kept": STORE,
-    "diff kept-long kept-brief": {*FILES, *SPECS, "scipy"},
-    "flaky kept": {*FILES, *SPECS},
+    "diff kept-long kept-brief": STORE,
+    "diff kept-brief kept-long": {*SPECS, "numpy", "scipy"},  # nothing has compared them so
+    "flaky kept": {*FILES, *SPECS, "yaml"},
     "best kept --metric contains": {*FILES, *SPECS},
     "sql select\t1": RELATIONS,
     "explain release": STORE,
@@ -63,7 +64,7 @@ NEEDED: dict[str, set[str]] = {
     "export postgres --help": STORE,
     "sql --format parquet --output out.parquet select\t1": {*RELATIONS, *FILES},
     "connections": {"httpx2", "pydantic", "yaml"},  # of the list of prices
-    "evaluators": {*SPECS, "numpy"},
+    "evaluators": {*SPECS, "numpy", "yaml"},
     "run no_such_file.yaml": SPECS,
     "robustness --help": STORE,
     "receive --help": set(),
@@ -126,7 +127,7 @@ def test_a_run_loads_only_what_it_needs(kind: str, prefect_environment: dict[str
         "targets": [{"kind": "recorded", "column": "said"}],
         "evaluators": [{"use": "length_between", "args": {"most": 5}}],
     }
-    needed = {*FILES, *SPECS, "prefect", "scipy"}
+    needed = {*FILES, *SPECS, "prefect", "scipy", "yaml"}
     if kind == "chat":
         spec["targets"] = [{"kind": "chat", "connection": "mock"}]
         needed |= {"httpx2", "openai"}
@@ -142,6 +143,6 @@ def test_a_run_loads_only_what_it_needs(kind: str, prefect_environment: dict[str
     assert shown.stderr.splitlines()[-1].split() == ["LOADED", *sorted(STORE)], "no gate decided, nothing was compared"
     if kind == "recorded":
         planned = subprocess.run([*command[:-2], "plan", "spec.yaml"], capture_output=True, text=True)
-        assert {*planned.stderr.splitlines()[-1].split()} == {"LOADED", *FILES, *SPECS, "scipy"}, planned.stderr
+        assert {*planned.stderr.splitlines()[-1].split()} == {"LOADED", *FILES, *SPECS, "scipy", "yaml"}, planned.stderr
     with connect() as catalog:
         assert catalog.execute("select count(*) > 3, bool_and(passed) from checks").fetchall() == [(True, True)]

@@ -73,7 +73,7 @@ def said_of_two_runs(first: ExperimentSpec, second: ExperimentSpec | Callable[[]
     run(second if isinstance(second, ExperimentSpec) else second())
     new, old = newest(2)
     shared = MetricReader(Store()).matched(new, old)
-    return [difference.text for difference in differences(new, old, shared, first, ({}, {}), ({}, {}))]
+    return [difference.text for difference in differences(new, old, shared, first.composites, ({}, {}), ({}, {}))]
 
 
 @pytest.mark.slow

@@ -51,9 +51,12 @@ def test_what_is_about_an_experiment_sees_its_rows_of_large_tables_and_all_of_ot
 ) -> None:
     monkeypatch.setattr(copies, "MOST_BYTES", 0)  # no table is copied whole
     store.publish("experiments", "exp-1", [make("experiments", experiment_id="exp-1", name="one")])
+
+    def answers_of(identity: str) -> list[Any]:
+        return [make("outputs", experiment_id=identity, run_id=f"{identity}-{one}", outputs='"a"') for one in "ab"]
+
     for identity in ("exp-1", "exp-2"):
-        answers = [make("outputs", experiment_id=identity, run_id=f"{identity}-{one}", outputs='"a"') for one in "ab"]
-        store.publish("outputs", identity, answers)
+        store.publish("outputs", identity, answers_of(identity))
     query = "select run_id, name from outputs left join experiments using (experiment_id) where experiment_id = $1"
     asked = (f"{query} order by all", ["exp-1"]), ("select count(*) from outputs", []), (NAMES, [])
 
@@ -66,6 +69,14 @@ def test_what_is_about_an_experiment_sees_its_rows_of_large_tables_and_all_of_ot
     monkeypatch.setattr(copies, "MOST_BYTES", 4 << 20)
     monkeypatch.setattr(copies.TableCopies, "follow", lambda *_: None)
     assert store.steady(read) == [wanted[0], [(2,)], wanted[2]]  # counted: the rows of others are not read
+    with store.reading(about=["exp-1"]):
+        assert ask(store, *asked)[1] == [(2,)]
+        with store.reading(only={"experiment_id": ["exp-1", "exp-2"]}):
+            assert ask(store, *asked) == wanted, "a question about another experiment too"
+        store.reopen("exp-1", ["outputs"])
+        store.append("outputs", "exp-1", "p", [make("outputs", experiment_id="exp-1", run_id="exp-1-c", outputs='"a"')])
+        assert ask(store, *asked)[1] == [(3,)], "the files of the experiment are followed"
+    store.publish("outputs", "exp-1", answers_of("exp-1"))
     monkeypatch.setattr(copies, limit, 0)
     assert store.steady(read) == wanted
     assert ask(store, *asked) == wanted

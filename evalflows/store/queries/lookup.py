@@ -9,7 +9,9 @@ from typing import Any
 
 from evalflows.specs.errors import InputError, NotFoundError, StorageError, names_to_choose
 from evalflows.specs.metric_names import TRIAL
+from evalflows.store.records import ExperimentRow
 from evalflows.store.schemas import TABLES
+from evalflows.store.sql import ask_records, fields_of
 from evalflows.store.store import Store
 
 _NAMED = "experiments where ? in (experiment_id, run_group, name, spec ->> 'name')"
@@ -158,6 +160,19 @@ def run_groups(store: Store, identities: Sequence[str]) -> list[str]:
     query = "select distinct run_group from source.experiments where list_contains(?, experiment_id) order by 1"
     with store.reading(only={"experiment_id": identities}):
         return [group for (group,) in store.query(query, [list(identities)])]
+
+
+def experiment_rows(store: Store, identities: Sequence[str]) -> list[ExperimentRow]:
+    """Return the rows of experiments, in their order."""
+    query = f"select {fields_of(ExperimentRow)} from source.experiments where list_contains(?, experiment_id)"
+    rows = {row.experiment_id: row for row in ask_records(store, ExperimentRow, query, [[*identities]])}
+    return [rows[identity] for identity in identities]
+
+
+def example_ids_of(store: Store, snapshot_id: str) -> list[str]:
+    """Return the ids of a snapshot's examples, in its order."""
+    rows = store.query("select example_id from source.examples where snapshot_id = ? order by position", [snapshot_id])
+    return [example_id for (example_id,) in rows]
 
 
 def is_comparison(store: Store, reference: str) -> bool:

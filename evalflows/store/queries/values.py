@@ -171,9 +171,14 @@ def _values(experiment: ExperimentRow, row: dict[str, Any]) -> MetricValues:
     )
 
 
+def distinct(values: Values) -> Values:
+    """Return the different values in order, as `np.unique` alone does, which imports masked arrays first."""
+    return np.unique(values, return_counts=True)[0]
+
+
 def has_two_values(evaluator: str, values: Values) -> bool:
     """Return whether an evaluator's known numbers are at most two different ones; never for built-in measures."""
-    return evaluator != MEASURED and np.unique(values[~np.isnan(values)]).size <= 2
+    return evaluator != MEASURED and distinct(values[~np.isnan(values)]).size <= 2
 
 
 def trials(

@@ -1,21 +1,27 @@
 """Experiments that were started apart get the verdicts that one run of all of them would give."""
 
+import zipfile
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from exported import KEPT
 from past import ABSTAINED, FAILED, Past
 
 from evalflows.analysis.diff import figures_between, stored_pairs, strictest
 from evalflows.analysis.differences import MetricReader, estimate_rows, verdicts_of, verdicts_on
+from evalflows.analysis.run_together import stored_figures
 from evalflows.reports.diff import diff_of
 from evalflows.specs.errors import InputError
+from evalflows.store.queries.lookup import find_experiments
 from evalflows.store.query_process import QueryProcesses
-from evalflows.store.records import ExperimentRow, VerdictRow
+from evalflows.store.records import ExperimentRow, VerdictRow, from_json, to_json
 from evalflows.store.sql import connect
+from evalflows.store.store import Store
 
 Scores = Mapping[str, Any]
 NAMES = ("old", "new", "newer")
@@ -210,3 +216,31 @@ def test_fields_whose_slices_are_too_small_are_named() -> None:
     assert "metadata.side" in search.fields and "metadata.topic" not in search.fields
     said = "; not searched: metadata.topic (5 values of 12 examples), wanted 20 of a value, and outside"
     assert diff.search_text(search).endswith(said), diff.search_text(search)
+
+
+def test_what_a_run_has_compared_is_not_computed_again(tmp_path: Path) -> None:
+    with zipfile.ZipFile(KEPT) as archive:
+        archive.extractall(tmp_path)
+    store = Store(tmp_path)
+    brief, long = (find_experiments(store, name)[0] for name in ("kept-brief", "kept-long"))
+    row = store.read("experiments", brief)[0]
+    store.publish("experiments", brief, [replace(row, state="incomplete", reason="its budget has run out")])
+    found = figures_between(store, long, [brief])
+    assert stored_figures(store, long, [brief]) == found
+    assert {row.family for row in found.verdicts} == {"gate release", "run"} and found.notes
+    for baseline, candidates in ((brief, [long]), (long, [brief, brief]), (long, [long])):
+        assert stored_figures(store, baseline, candidates) is None
+    spec = from_json(row.spec)
+    others = (
+        {"spec": to_json({**spec, "quarantine": [{"examples": ["e0"]}]})},
+        {"evaluators": row.evaluators.replace('"version":"', '"version":"0')},  # a composite is not comparable then
+        {"run_group": "group-2"},
+    )
+    for changed in others:
+        store.publish("experiments", brief, [replace(row, **changed)])
+        assert stored_figures(store, long, [brief]) is None, changed
+    store.publish("experiments", brief, [row])
+    group = store.read("verdicts", row.run_group)
+    store.publish("verdicts", row.run_group, [verdict for verdict in group if verdict.metric != "quality"])
+    assert stored_figures(store, long, [brief]) is None, "one would be new"
+    assert {row.metric: row.family for row in figures_between(store, long, [brief]).verdicts}["quality"] == "diff"

@@ -251,7 +251,7 @@ def newest_panels(store: Store) -> list[SeatedPanel]:
 
 def specs_with_steps(store: Store, owners: Collection[str]) -> dict[str, str]:
     """Return the specs, as JSON, of those experiments and comparisons that have a fallback, tiers or a panel, by id."""
-    return dict(_rows(store, _SPECS, owners))
+    return dict(_rows(store, _SPECS, sorted(owners)))
 
 
 def stepped_in(store: Store, specs: Mapping[str, str]) -> list[Stepped]:

@@ -231,8 +231,9 @@ def show(
 
         show_comparison(lookup.find_comparison(store, experiment), IN_BRIEF_SHOWN, detail=detail, form=form)
         return
-    found = lookup.find_experiments(store, experiment)
-    if (runs := lookup.runs_named(store, experiment)) > 1:
+    with store.reading(once=True):
+        found, runs = lookup.find_experiments(store, experiment), lookup.runs_named(store, experiment)
+    if runs > 1:
         echo_error(f"the newest of {runs} runs named {experiment!r}; {hints.list_runs().code} lists the others")
     if with_final:
         read_final(store, found)
@@ -328,6 +329,7 @@ def _print_results(
             since=previous,
             best=best_of(candidates),
         )
+        reference = ids[0] if len(ids) == 1 else lookup.run_groups(store, ids)[0]
     calls_made = (
         None if made is None else sum(made.get(identity, 0) for identity in [*ids, *([beside] if beside else [])])
     )
@@ -344,7 +346,6 @@ def _print_results(
         print_json(shown)
         return
     out, links = console(), links_here()
-    reference = ids[0] if len(ids) == 1 else lookup.run_groups(store, ids)[0]
     if detail is None:
         since = lines_section(map(_since, sorted(previous, key=lambda earlier: earlier.rank)), "earlier run", least=1)
         verdicts, limits = _verdicts(report, candidates)

@@ -337,9 +337,11 @@ def comparison_report(store: Store, comparison_id: str) -> ComparisonReport:
     """
     ((experiments, batch),) = ask(store, (_COMPARED, [comparison_id]))[0]
     store.verify(experiments, {"experiments", "outputs"})
-    (overview,) = comparison_overviews(store, "comparison_id = $1", [comparison_id])
-    rates, ranking, biases, errors = ask(
-        store, (_RATES, [[comparison_id]]), *((query, [comparison_id]) for query in (_RATINGS, _BIASES, _ERRORS))
+    with store.reading(only={"comparison_id": [comparison_id], "experiment_id": [comparison_id, *experiments]}):
+        (overview,) = comparison_overviews(store, "comparison_id = $1", [comparison_id])
+        (errors,) = ask(store, (_ERRORS, [comparison_id]))
+    rates, ranking, biases = ask(
+        store, (_RATES, [[comparison_id]]), *((query, [comparison_id]) for query in (_RATINGS, _BIASES))
     )
     win_rates = [record_of(WinRate, row[1:]) for row in rates]
     ranked = records_of(RankedExperiment, ranking)

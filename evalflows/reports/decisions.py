@@ -452,7 +452,11 @@ def with_search(decision: Decision, fields: dict[str, Any]) -> Decision:
 
 def _limits(store: Store, decision: Decision) -> Iterator[str]:
     sides = [decision.candidate_experiment_id, decision.baseline_experiment_id]
-    of_sides, judges, verdicts = ask(store, (_SIDES, sides), (_JUDGES, sides[:1]), (_TESTED, [decision.decision_id]))
+    whose = {"experiment_id": [side for side in sides if side], "run_group": [decision.decision_id]}
+    with store.reading(only=whose):
+        of_sides, judges, verdicts = ask(
+            store, (_SIDES, sides), (_JUDGES, sides[:1]), (_TESTED, [decision.decision_id])
+        )
     experiments = {record.experiment_id: record for record in records_of(_Experiment, of_sides)}
     candidate = experiments[decision.candidate_experiment_id]
     (uncommitted,) = ask(store, (_MESSAGE, [uncommitted_id(candidate.run_group)]))

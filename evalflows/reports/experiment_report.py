@@ -484,8 +484,10 @@ def _types_apart(store: Store, results: Sequence[Result]) -> list[TypesApart]:
     some_differ = [result for result in results if result.mean is not None and result.mean < 1 and result.scored]
     if not some_differ:
         return []
-    metrics = {result.metric for result in some_differ}
-    return ask_records(store, TypesApart, _TYPES_APART, [[result.experiment_id for result in some_differ], [*metrics]])
+    values = [[result.experiment_id for result in some_differ], sorted({result.metric for result in some_differ})]
+    if not ask(store, (_COMPARES_TYPES, values))[0]:
+        return []
+    return ask_records(store, TypesApart, _TYPES_APART, values)
 
 
 def failures_of(store: Store, experiments: Sequence[str]) -> list[Failure]:
@@ -550,13 +552,18 @@ group by target having thinking > 0 order by target
 """
 
 # A side is compared by the field `key`, by its only field, or whole, as `exact_match` does.
-_TYPES_APART = """
+_WITH_RULES = """
 with rules as (
     select *, coalesce(nullif(rule ->> 'name', ''), 'exact_match') as metric, rule ->> '$.args.key' as key
     from (select experiment_id, target, snapshot_id, unnest(json_extract(spec, '$.evaluators[*]')) as rule
           from experiments where is_one_of(experiment_id, $1))
     where rule ->> 'use' = 'exact_match' and rule ->> '$.args.any_type' is distinct from 'true'
-), compared as (
+)"""
+
+_COMPARES_TYPES = f"{_WITH_RULES} select 1 from rules where list_contains($2, metric) limit 1"
+
+_TYPES_APART = f"""
+{_WITH_RULES}, compared as (
     select target, metric, value, list_transform([o.outputs, x.reference_outputs], lambda side: json_type(case
                when json_type(side) <> 'OBJECT' then side
                when key is not null then json_extract(side, '$."' || key || '"')

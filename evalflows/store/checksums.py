@@ -78,14 +78,19 @@ def footer_damage(file: IO[bytes]) -> str | None:
 
 def _place(file: IO[bytes]) -> int | None:
     """Return the position of the checksum, or None if there is none."""
+    tail, size = footer_of(file), file.tell()
+    found = tail.rfind(CHECKSUM_KEY)  # the last one, as texts of the rows may contain the key too
+    offset = size - len(tail) + found + len(CHECKSUM_KEY) + _LENGTHS
+    return None if found < 0 or offset + len(BLANK) > size else offset
+
+
+def footer_of(file: IO[bytes]) -> bytes:
+    """Return the end of a Parquet file that has its footer."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - 8))
     footer = int.from_bytes(file.read(4), "little") + 8
-    start = max(0, size - max(_TAIL, footer if footer <= MAX_FOOTER else 0))
-    file.seek(start)
-    found = file.read().rfind(CHECKSUM_KEY)  # the last one, as texts of the rows may contain the key too
-    offset = start + found + len(CHECKSUM_KEY) + _LENGTHS
-    return None if found < 0 or offset + len(BLANK) > size else offset
+    file.seek(max(0, size - max(_TAIL, footer if footer <= MAX_FOOTER else 0)))
+    return file.read()
 
 
 def _around(file: IO[bytes], offset: int) -> tuple[hashlib._Hash, bytes]:

@@ -122,28 +122,46 @@ class TableCopies:
 class NamedFiles:
     """Views beside those of one database, over just the files that variables of a connection name, by table."""
 
-    def __init__(self, views: duckdb.DuckDBPyConnection, layout: Layout) -> None:
-        self._layout, self._lock = layout, threading.Lock()
+    def __init__(self, views: duckdb.DuckDBPyConnection, layout: Layout, *, is_packed: bool) -> None:
+        self._layout, self._is_packed, self._lock = layout, is_packed, threading.Lock()
         self._connection = views.cursor()
         self._connection.execute("attach ':memory:' as named")
         self._connection.execute("copy from database memory to named")
         self._made: set[str] = set()
 
-    def find(self, cursor: duckdb.DuckDBPyConnection, files: Collection[str], tables: Collection[str]) -> None:
-        """Let the queries of a cursor find the rows of these sealed files in `tables`; they must not ask others."""
+    def find(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        files: Collection[str],
+        tables: Collection[str],
+        owners: Mapping[str, Collection[str]],
+    ) -> None:
+        """Let the queries of a cursor find the rows of owners, by column, in these sealed files of `tables`; they must
+        not ask other tables."""
         with self._lock:
             for table in {*tables} - self._made:
-                self._connection.execute(self._naming(table, ()))
-                rows = f"read_parquet(getvariable('files_of_{table}'), hive_partitioning = false)"
-                columns = ", ".join(columns_of(table))
-                self._connection.execute(f"create or replace view named.source.{table} as select {columns} from {rows}")
+                owner, columns = TABLES[table].owner, ", ".join(columns_of(table))
+                self._connection.execute(self._naming(table, ()) + _owning(owner, ()))
+                rows = f"select {columns} from read_parquet(getvariable('files_of_{table}'), hive_partitioning = false)"
+                if self._is_packed:  # a packed file has rows of others
+                    rows += f" where {owner} in getvariable('only_{owner}')"
+                self._connection.execute(f"create or replace view named.source.{table} as {rows}")
                 self._made.add(table)
         named = [self._naming(table, [path for path in files if f"/{table}/" in path]) for table in tables]
-        cursor.execute("; ".join([*named, "set search_path = 'named.main,named.staging'"]))  # at once is quicker
+        if self._is_packed:
+            named += [_owning(owner, owners[owner]) for owner in {TABLES[table].owner for table in tables}]
+        cursor.execute("".join([*named, "set search_path = 'named.main,named.staging'"]))  # at once is quicker
 
     def _naming(self, table: str, paths: Collection[str]) -> str:
-        listed = ", ".join(map(quoted, (self._layout.empty(table), *paths)))
-        return f"set variable files_of_{table} = [{listed}]"
+        return _variable(f"files_of_{table}", (self._layout.empty(table), *paths))
+
+
+def _owning(owner: str, owners: Collection[str]) -> str:
+    return _variable(f"only_{owner}", owners)
+
+
+def _variable(name: str, values: Collection[str]) -> str:
+    return f"set variable {name} = [{', '.join(map(quoted, values))}]::varchar[]; "
 
 
 OF_ITEMS = ("outputs", "judgements", "calls")

@@ -10,7 +10,6 @@ from typing import Any
 from evalflows.specs.errors import StorageError
 from evalflows.specs.escaping import print_note
 from evalflows.specs.frozen import dataclass
-from evalflows.store.arrow import pa
 from evalflows.store.checksums import damage_error, file_damage, forget_hashes
 from evalflows.store.layout import StoredFile
 from evalflows.store.packs import owners_of
@@ -108,11 +107,11 @@ def _owners(fs: Any, file: StoredFile, states: Mapping[str, object]) -> frozense
     column, found = TABLES[file.table].owner, set[str]()
     try:
         return owners_of(fs, file.path, states[file.path])
-    except (OSError, pa.ArrowException):
+    except OSError:
         for path, state in states.items():
             other = StoredFile.at(path)
             if other and other.is_packed and TABLES[other.table].owner == column:
-                with suppress(OSError, pa.ArrowException):
+                with suppress(OSError):
                     found |= owners_of(fs, path, state)
     return frozenset(found)
 

@@ -455,13 +455,14 @@ class SharedDatabases:
         tables: Collection[str] = (),
         owners: OwnerCopies | None = None,
         *,
-        alone: bool = False,
+        alone: Mapping[str, Collection[str]] | None = None,
     ) -> duckdb.DuckDBPyConnection:
         """Return a new connection to the database of a root.
 
         `make` creates it if needed, if damage was found, and when the store has its first packed files. With `states`
         of local files, `tables` that are small are copies in memory of just these; with `owners`, the others have only
-        the rows of these, in memory too. If these files, all sealed, are `alone`, `tables` have the rows of no others.
+        the rows of these, in memory too. If these owners, by column, are `alone`, their sealed files are the `states`,
+        and `tables` have the rows of no others.
         """
         with self._lock:
             key = (os.getpid(), layout.root, damages.version, is_packed)  # a database does not survive a fork
@@ -471,16 +472,16 @@ class SharedDatabases:
                 self._databases[key] = _Database(views=make())
             database = self._databases[key]
             views = database.views
-            if alone and database.named is None:
-                database.named = NamedFiles(views, layout)
-            elif states is not None and not alone and database.copies is None:
+            if alone is not None and database.named is None:
+                database.named = NamedFiles(views, layout, is_packed=is_packed)
+            elif states is not None and alone is None and database.copies is None:
                 database.copies = TableCopies(views, layout, has_damage=bool(damages.of()))
             cursor = views.cursor()
             if database.limit != self._memory:
                 cursor.execute(f"set memory_limit = '{self._memory}'")
                 database.limit = self._memory
-        if states is not None and alone and database.named is not None:
-            database.named.find(cursor, states, tables)
+        if states is not None and alone is not None and database.named is not None:
+            database.named.find(cursor, states, tables, alone)
         elif states is not None and database.copies is not None:
             database.copies.follow(states, tables)
             cursor.execute(owners.follow(views, states, tables, database.copies.tables) if owners else FIND_COPIES)

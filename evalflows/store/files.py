@@ -238,9 +238,14 @@ def row_groups_of(
         within = None if numbers is None else numbers[(numbers >= start) & (numbers < stop)] - start
         if within is None or len(within):
             rows = parquet.read_row_group(group, columns=list(columns))
-            kept = rows if within is None or len(within) == stop - start else rows.take(within)
+            kept = rows if within is None or len(within) == stop - start else rows.take(_of_arrow(within))
             yield as_schema(kept.select(columns), schema)
         start = stop
+
+
+def _of_arrow(numbers: NDArray[np.int64]) -> pa.Array:
+    """Return numbers as Arrow's; its own conversion imports pandas."""
+    return pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
 def count_rows(fs: Any, paths: Iterable[str]) -> int:

@@ -31,7 +31,7 @@ from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.manifests import WRITTEN, Contents, Written, check_written, write_sealed
 from evalflows.store.marker import is_packed, prepare, restore_empties
 from evalflows.store.merging import can_stay, merge_parts
-from evalflows.store.packs import files_of, packed_file, sealed_rows
+from evalflows.store.packs import files_of, packed_file, packs_with, sealed_rows
 from evalflows.store.schemas import TABLES, check_owner, columns_of, recorded_after, schema_of, to_rows
 from evalflows.store.views import own_tables_of
 
@@ -77,7 +77,7 @@ class _Steady(NamedTuple):
     states: dict[str, object]
     tables: Collection[str] | None
     may_copy: bool = False  # whether queries may read copies that follow these states
-    alone: bool = False  # whether they are only the sealed files of a few owners
+    alone: Mapping[str, Collection[str]] | None = None  # the owners, by column, if only their sealed files are seen
 
     def has(self, tables: Collection[str] | None) -> bool:
         return self.tables is None or (tables is not None and {*tables} <= {*self.tables})
@@ -390,19 +390,27 @@ class Store:
         return [[*rows] for rows in known[key]]
 
     def _states_alone(self, tables: Collection[str] | None) -> dict[str, object] | None:
-        """Return the files of the owners in `only`; None if tables have others, or rows that are not in such files."""
+        """Return the files of the owners in `only`, their own and packed ones; None if tables have others, or rows that
+        are not sealed, or if a packed file also has earlier rows of an owner that has its own."""
         owners, states = self._reading.get().only, dict[str, object]()
         if owners is None or tables is None or not self.layout.is_local:
             return None
         for table in tables:
             if (column := TABLES[table].owner) not in owners:
                 return None
+            packed = set[str]()
             for owner in owners[column]:
                 path = self.layout.sealed(table, owner)
                 if (state := state_of(self.layout, self._fs, path)) is not None:
                     states[path] = state
-                elif self._open_files(table, owner) or packed_file(self.layout, self._fs, table, owner):
+                elif self._open_files(table, owner):
                     return None
+                else:
+                    packed.add(owner)
+            packs = packs_with(self.layout, self._fs, table, packed, {*owners[column]} - packed) if packed else {}
+            if packs is None:
+                return None
+            states |= packs
         return states
 
     def columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, Any]:
@@ -440,7 +448,7 @@ class Store:
         """Return the result of `read` from the files in `only`; None if there are others, or they changed meanwhile."""
         if (alone := self._states_alone(tables)) is None:
             return None
-        with self._seeing(_Steady(alone, tables, may_copy=True, alone=True)):
+        with self._seeing(_Steady(alone, tables, may_copy=True, alone=self._reading.get().only)):
             try:
                 result = read()
             except duckdb_errors():  # of a file that was replaced or is damaged, which reading all files finds

@@ -126,7 +126,15 @@ def test_questions_about_some_owners_read_their_sealed_files_alone(
     store.seal("exp-1", ["outputs"])
     monkeypatch.setattr(packing, "SETTLED_S", 0.0)
     packing.pack(store)
-    assert answers("exp-1") == [3] and not Path(store.layout.sealed("outputs", "exp-1")).exists()
+    assert not Path(store.layout.sealed("outputs", "exp-1")).exists()
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "_read_unchanged", None)
+        assert answers(*both) == [3] and answers(*both, of="exp-2") == [2], "of one packed file, only the owner's"
+    sealed = {identity: store.read("outputs", identity) for identity in both}
+    with store.reading(only={"experiment_id": both}):
+        assert store.query(count, [[*both]]) == [(5,)]
+        store.publish("outputs", "exp-2", sealed["exp-2"][:1])
+        assert store.query(count, [[*both]]) == [(4,)], "rows that were packed earlier do not count"
     store.publish("outputs", "exp-3", [make("outputs", experiment_id="exp-3", run_id="exp-3-a", outputs='"a"')])
     assert answers("exp-3", of="exp-3") == [1]
     path = Path(store.layout.sealed("outputs", "exp-3"))

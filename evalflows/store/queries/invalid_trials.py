@@ -43,4 +43,4 @@ class InvalidTrials:
 def invalid_trials(store: Store, experiments: Sequence[str]) -> list[InvalidTrials]:
     """Return the invalid trials of those of these experiments that have some."""
     with store.reading(only={"experiment_id": experiments}):
-        return ask_records(store, InvalidTrials, _TRIALS, [[*experiments]])
+        return ask_records(store, InvalidTrials, _TRIALS, [sorted(experiments)])

@@ -16,6 +16,9 @@ from evalflows.store.store import Store
 
 _NAMED = "experiments where ? in (experiment_id, run_group, name, spec ->> 'name')"
 
+_EXPERIMENTS = """select experiment_id, name, run_group, spec ->> 'name'
+                  from source.experiments order by started_at desc, target"""
+
 
 def find_experiments(store: Store, reference: str, *, just_one: bool = False) -> list[str]:
     """Return the ids of the experiments that a reference means; with `just_one`, exactly one.
@@ -25,10 +28,7 @@ def find_experiments(store: Store, reference: str, *, just_one: bool = False) ->
     name, `NAME~2` that before it. Raise InputError if it means none, or too many, and StorageError if it may mean one
     whose files are damaged.
     """
-    rows = store.query(
-        """select experiment_id, name, run_group, spec ->> 'name'
-           from source.experiments order by started_at desc, target"""
-    )
+    rows = store.query(_EXPERIMENTS)
     name, back = name_and_age(reference)
     for exact in (
         [row[0] for row in rows if row[0] == reference],
@@ -100,8 +100,7 @@ def _by_prefix(kind: str, store: Store, reference: str, rows: list[tuple[Any, ..
 
 def runs_named(store: Store, name: str) -> int:
     """Return how many runs have experiments, or a spec, of this name."""
-    query = "select count(distinct run_group) from source.experiments where name = $1 or spec ->> 'name' = $1"
-    return int(store.query(query, [name])[0][0])
+    return len({row[2] for row in store.query(_EXPERIMENTS) if name in (row[1], row[3])})
 
 
 def check_left_out(store: Store, what: str, *columns: str) -> None:

@@ -120,7 +120,7 @@ class TableCopies:
 
 
 class NamedFiles:
-    """Views beside those of one database, over just the files that variables of a connection name, by table."""
+    """Views beside those of one database, over just the files that a variable of a connection names, by table."""
 
     def __init__(self, views: duckdb.DuckDBPyConnection, layout: Layout) -> None:
         self._layout, self._lock = layout, threading.Lock()
@@ -132,18 +132,20 @@ class NamedFiles:
     def find(self, cursor: duckdb.DuckDBPyConnection, files: Collection[str], tables: Collection[str]) -> None:
         """Let the queries of a cursor find the rows of these sealed files in `tables`; they must not ask others."""
         with self._lock:
-            for table in {*tables} - self._made:
-                self._connection.execute(self._naming(table, ()))
-                rows = f"read_parquet(getvariable('files_of_{table}'), hive_partitioning = false)"
+            if missing := {*tables} - self._made:
+                self._connection.execute(self._naming(dict.fromkeys(missing, ())))
+            for table in missing:
+                rows = f"read_parquet(getvariable('files_of').{table}, hive_partitioning = false)"
                 columns = ", ".join(columns_of(table))
                 self._connection.execute(f"create or replace view named.source.{table} as select {columns} from {rows}")
                 self._made.add(table)
-        named = [self._naming(table, [path for path in files if f"/{table}/" in path]) for table in tables]
-        cursor.execute("; ".join([*named, "set search_path = 'named.main,named.staging'"]))  # at once is quicker
+        named = self._naming({table: [path for path in files if f"/{table}/" in path] for table in tables})
+        cursor.execute(f"{named}; set search_path = 'named.main,named.staging'")  # at once is quicker
 
-    def _naming(self, table: str, paths: Collection[str]) -> str:
-        listed = ", ".join(map(quoted, (self._layout.empty(table), *paths)))
-        return f"set variable files_of_{table} = [{listed}]"
+    def _naming(self, files: Mapping[str, Collection[str]]) -> str:
+        empty = self._layout.empty
+        listed = [f"{table}: [{', '.join(map(quoted, (empty(table), *paths)))}]" for table, paths in files.items()]
+        return f"set variable files_of = {{{', '.join(listed)}}}"
 
 
 OF_ITEMS = ("outputs", "judgements", "calls")

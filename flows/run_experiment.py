@@ -11,7 +11,6 @@ from evalflows.engine.order import waves_of
 from evalflows.flows.light_flow import light_flow
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.tasks.announce import announce
-from evalflows.tasks.bundles import check_bundles
 from evalflows.tasks.controls import run_controls
 from evalflows.tasks.finish import calls_end_with_the_flow, finish, raise_failures
 from evalflows.tasks.progress import completed, fails_with_gate, planned_of, raise_if_failed, run_name
@@ -55,6 +54,8 @@ def run_experiment(spec: ExperimentSpec, resume: str | None = None, final: bool 
 
         def check_bundles_if_any() -> None:
             if spec.bundles:
+                from evalflows.tasks.bundles import check_bundles  # late: making tasks takes time
+
                 check_bundles(run, experiments)
 
         def why_stop() -> str | None:

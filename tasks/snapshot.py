@@ -11,8 +11,6 @@ from evalflows.analysis.baselines import approval_problem, baseline_name, baseli
 from evalflows.analysis.differences import timed_metrics
 from evalflows.analysis.final_looks import check_looks
 from evalflows.analysis.flaky import check_quarantine
-from evalflows.analysis.production_baseline import check_production, with_fixed_windows
-from evalflows.analysis.recalibration import metrics_to_recalibrate, recalibrations_of
 from evalflows.analysis.trace_datasets import loaded_dataset
 from evalflows.data_checks.checks import check_dataset, without_values
 from evalflows.data_checks.suites import load_expectations
@@ -62,7 +60,12 @@ def check_and_freeze(spec: ExperimentSpec, *, final: bool = False) -> Context:
         print_note(f"{drafts}: accept, edit or reject them on the page Review of {hints.dashboard().code}")
     expectations = load_expectations(spec.dataset.expectations)
     targets = [_resolved(target, store) for target in spec.targets]
-    prepared = prepare(with_fixed_windows(spec.model_copy(update={"targets": targets})))
+    spec = spec.model_copy(update={"targets": targets})
+    if spec.gates:
+        from evalflows.analysis.production_baseline import with_fixed_windows  # late: most runs have no gates
+
+        spec = with_fixed_windows(spec)
+    prepared = prepare(spec)
     processes = None
     if pays(prepared, len(loaded.selected) * spec.repetitions * len(spec.targets)):
         processes = QuickProcesses(prepared.spec.task_runner.processes)  # they import what they need meanwhile
@@ -122,6 +125,8 @@ def check_gates(spec: ExperimentSpec) -> Context:
 
 
 def _check_gates(run: Context) -> None:
+    from evalflows.analysis.production_baseline import check_production
+
     store, prepared, spec = run.store, run.prepared, run.prepared.spec
     is_look = check_looks(store, spec)
     for gate in spec.gates:
@@ -136,6 +141,8 @@ def _check_gates(run: Context) -> None:
 
 
 def _check_baseline(store: Store, prepared: PreparedExperiment, gate: GateSpec, baseline: ExperimentRow | None) -> None:
+    from evalflows.analysis.recalibration import metrics_to_recalibrate
+
     spec = prepared.spec
     if baseline is None:
         newest = newest_complete(store, spec.name) if gate.baseline is None else None
@@ -157,6 +164,8 @@ def _check_baseline(store: Store, prepared: PreparedExperiment, gate: GateSpec, 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def recalibrations(run: Context) -> list[ExperimentSpec]:
     """Return the specs to run first, so that gates can compare with baselines scored by other judges."""
+    from evalflows.analysis.recalibration import recalibrations_of
+
     return recalibrations_of(run.store, run.prepared)
 
 

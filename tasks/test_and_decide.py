@@ -1,6 +1,7 @@
 """Conclude a run: validate what came out, test the differences, decide the gates, and publish the results."""
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from prefect import task
 from prefect.artifacts import create_markdown_artifact
@@ -11,9 +12,7 @@ from prefect.settings import get_current_settings
 from evalflows.analysis.baselines import baseline_row
 from evalflows.analysis.differences import ExperimentPair, MetricReader, publish_differences
 from evalflows.analysis.final_looks import at_level_of_look
-from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
 from evalflows.analysis.judge_drift import publish_drift
-from evalflows.analysis.recalibration import rejudgements_of
 from evalflows.dashboard.links import Links
 from evalflows.data_checks.checks import check_results as checks_of_results
 from evalflows.data_checks.checks import without_values
@@ -38,6 +37,9 @@ from evalflows.tasks.announce import links_to_dashboard
 from evalflows.tasks.progress import enter_stage
 from evalflows.tasks.score import combine_scores
 from evalflows.tasks.start import flow_run_id
+
+if TYPE_CHECKING:
+    from evalflows.analysis.gate_evaluation import GateEvaluation
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)
@@ -65,6 +67,8 @@ def decide(run: Context, rows: list[ExperimentRow], reader: MetricReader) -> lis
 
     The same evidence gives the same decision id, stored once. Decisions on other evidence are kept.
     """
+    from evalflows.analysis.gate_evaluation import keep_decision  # late: most runs have no gates
+
     enter_stage(run, "deciding")
     store = run.store
     refuse_expired(run.prepared.spec.quarantine, now().date())
@@ -75,6 +79,8 @@ def decide(run: Context, rows: list[ExperimentRow], reader: MetricReader) -> lis
 @task(cache_policy=NO_CACHE, persist_result=False)
 def rejudgements(run: Context, rows: list[ExperimentRow], reader: MetricReader) -> list[ExperimentSpec]:
     """Return the specs to run before gates decide, where a judge has drifted since it judged the baseline."""
+    from evalflows.analysis.recalibration import rejudgements_of
+
     evaluations = _evaluations(run.store, run.prepared.spec, rows, reader)
     return rejudgements_of(run.store, ((evaluation.gate, evaluation.pair) for evaluation in evaluations))
 
@@ -90,7 +96,9 @@ def latest_decisions(spec: ExperimentSpec, experiments: list[str]) -> list[str]:
 
 def _evaluations(
     store: Store, spec: ExperimentSpec, started: list[ExperimentRow], reader: MetricReader
-) -> Iterator[GateEvaluation]:
+) -> "Iterator[GateEvaluation]":
+    from evalflows.analysis.gate_evaluation import GateEvaluation
+
     rows = [store.read("experiments", row.experiment_id)[0] for row in started]  # as they are stored now
     for gate, candidate in _candidates(spec, rows):
         baseline = baseline_row(store, spec, gate, rows)

@@ -13,7 +13,7 @@ import evalflows
 ROOT = Path(__file__).parent.parent
 MAY_IMPORT: Mapping[str, tuple[str, ...]] = {
     "specs": (),
-    "stats": ("specs.frozen",),
+    "stats": ("specs.frozen", "specs.late_names"),
     "server_watch": ("specs",),
     "serving": ("specs",),
     "store": ("specs",),

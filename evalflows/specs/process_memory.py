@@ -3,6 +3,7 @@
 import atexit
 import ctypes
 import gc
+import io
 import os
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,12 @@ from functools import cache
 _PROGRAM = sys.modules.get("__main__")
 """Kept here, in a module that is imported before DuckDB, so that Python clears the program's names at its end:
 Prefect's threads keep some, and DuckDB would report on standard error that a connection among them leaks."""
+
+QUIET = frozenset({"_asyncio", "_io", "asyncio", "builtins", "socket", "tempfile"})
+"""Modules of the objects with `__del__` that a run leaves, which need not end before the process does."""
+
+WRITERS = io.BufferedWriter, io.BufferedRandom
+"""What keeps bytes that are not in a file yet, also beneath a file of text."""
 
 MANY_OBJECTS = 50_000
 """New objects after which Python looks for cycles: after 700, as by default, it takes a tenth of the time of rules."""
@@ -60,14 +67,32 @@ def without_collection() -> Iterator[None]:
 
 def _freeze() -> None:
     gc.freeze()
-    atexit.unregister(_collect_once)
-    atexit.register(_collect_once)
+    atexit.unregister(_search_if_needed)
+    atexit.register(_search_if_needed)
 
 
-def _collect_once() -> None:
-    """Let Python collect all objects at exit, or DuckDB reports leaks, but not first while its modules are there."""
+def _search_if_needed() -> None:
+    """Spare Python its searches through all objects at exit, which take half a second after a run.
+
+    A program needs them if it uses DuckDB, which would report that its objects leak, and if parts of cycles may have
+    something to do at their end. Collecting what the run has made suffices otherwise.
+    """
+    gc.collect()
     gc.unfreeze()
     gc.disable()
+    with suppress(ValueError):  # of a file that was detached
+        if "duckdb" not in sys.modules and not _has_ends():
+            gc.freeze()
+
+
+def _has_ends() -> bool:
+    """Return whether there is a file open for writing, or an object with `__del__` that is not of QUIET modules."""
+    objects, streams = gc.get_objects(), {id(getattr(stream, "buffer", None)) for stream in (sys.stdout, sys.stderr)}
+    ending = (kind for kind in set(map(type, objects)) if hasattr(kind, "__del__"))
+    if any(str(kind.__module__).partition(".")[0] not in QUIET for kind in ending):
+        return True
+    writers = [one for one in objects if type(one) in WRITERS]
+    return any(not one.closed and id(one) not in streams for one in writers)
 
 
 @cache

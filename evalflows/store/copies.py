@@ -120,7 +120,7 @@ class TableCopies:
 
 
 class NamedFiles:
-    """Views beside those of one database, over just the files that variables of a connection name, by table."""
+    """Views beside those of one database, over just the files that a variable of a connection names, by table."""
 
     def __init__(self, views: duckdb.DuckDBPyConnection, layout: Layout, *, is_packed: bool) -> None:
         self._layout, self._is_packed, self._lock = layout, is_packed, threading.Lock()
@@ -139,29 +139,31 @@ class NamedFiles:
         """Let the queries of a cursor find the rows of owners, by column, in these sealed files of `tables`; they must
         not ask other tables."""
         with self._lock:
-            for table in {*tables} - self._made:
+            if missing := {*tables} - self._made:
+                owning = _owning(dict.fromkeys((TABLES[table].owner for table in missing), ()))
+                self._connection.execute(self._naming(dict.fromkeys(missing, ())) + owning)
+            for table in missing:
                 owner, columns = TABLES[table].owner, ", ".join(columns_of(table))
-                self._connection.execute(self._naming(table, ()) + _owning(owner, ()))
-                rows = f"select {columns} from read_parquet(getvariable('files_of_{table}'), hive_partitioning = false)"
+                rows = f"select {columns} from read_parquet(getvariable('files_of').{table}, hive_partitioning = false)"
                 if self._is_packed:  # a packed file has rows of others
                     rows += f" where {owner} in getvariable('only_{owner}')"
                 self._connection.execute(f"create or replace view named.source.{table} as {rows}")
                 self._made.add(table)
-        named = [self._naming(table, [path for path in files if f"/{table}/" in path]) for table in tables]
+        named = self._naming({table: [path for path in files if f"/{table}/" in path] for table in tables})
         if self._is_packed:
-            named += [_owning(owner, owners[owner]) for owner in {TABLES[table].owner for table in tables}]
-        cursor.execute("".join([*named, "set search_path = 'named.main,named.staging'"]))  # at once is quicker
+            named += _owning({owner: owners[owner] for owner in {TABLES[table].owner for table in tables}})
+        cursor.execute(f"{named}set search_path = 'named.main,named.staging'")  # at once is quicker
 
-    def _naming(self, table: str, paths: Collection[str]) -> str:
-        return _variable(f"files_of_{table}", (self._layout.empty(table), *paths))
-
-
-def _owning(owner: str, owners: Collection[str]) -> str:
-    return _variable(f"only_{owner}", owners)
+    def _naming(self, files: Mapping[str, Collection[str]]) -> str:
+        empty = self._layout.empty
+        listed = [f"{table}: [{', '.join(map(quoted, (empty(table), *paths)))}]" for table, paths in files.items()]
+        return f"set variable files_of = {{{', '.join(listed)}}}; "
 
 
-def _variable(name: str, values: Collection[str]) -> str:
-    return f"set variable {name} = [{', '.join(map(quoted, values))}]::varchar[]; "
+def _owning(owners: Mapping[str, Collection[str]]) -> str:
+    return "".join(
+        f"set variable only_{owner} = [{', '.join(map(quoted, names))}]::varchar[]; " for owner, names in owners.items()
+    )
 
 
 OF_ITEMS = ("outputs", "judgements", "calls")

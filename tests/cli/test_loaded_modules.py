@@ -13,6 +13,7 @@ from endpoint import Endpoint, serving
 import evalflows
 import evalflows.llm
 import evalflows.specs
+import evalflows.stats
 import evalflows.store
 from evalflows.cli.late_commands import LateCommand
 from evalflows.cli.main import cli
@@ -24,6 +25,7 @@ ROOT = Path(__file__).parent.parent.parent
 SLOW = (
     *("duckdb", "fastapi", "great_expectations", "httpx2", "jinja2", "numpy", "openai", "pandas", "prefect"),
     *("pyarrow", "pyarrow.compute", "pydantic", "scipy", "scipy.special._orthogonal", "yaml"),
+    *("evalflows.analysis.recalibration", "evalflows.tasks.bundles"),  # of gates, and of judges that share a call
 )
 STORE: set[str] = set()
 """Of a command that asks the store by SQL: DuckDB, without its interface for relations, which is slow to import."""
@@ -105,7 +107,7 @@ def test_the_table_of_commands_is_that_of_the_modules() -> None:
 
 
 def test_every_package_lists_and_finds_its_names() -> None:
-    for package in (evalflows, evalflows.llm, evalflows.specs, evalflows.store):
+    for package in (evalflows, evalflows.llm, evalflows.specs, evalflows.stats, evalflows.store):
         assert {*package.__all__} <= {*dir(package)}, package
         assert all(getattr(package, name).__name__ == name for name in package.__all__ if name.islower())
         with pytest.raises(AttributeError, match=f"^module '{package.__name__}' has no attribute 'nothing'$"):
@@ -142,7 +144,14 @@ def test_a_run_loads_only_what_it_needs(kind: str, prefect_environment: dict[str
     shown = subprocess.run([*command[:-2], "show", "rules"], capture_output=True, text=True)
     assert shown.stderr.splitlines()[-1].split() == ["LOADED", *sorted(STORE)], "no gate decided, nothing was compared"
     if kind == "recorded":
+        planning = {
+            *FILES,
+            *SPECS,
+            "scipy",
+            "yaml",
+            "evalflows.analysis.recalibration",
+        }  # with what decides past pairs again
         planned = subprocess.run([*command[:-2], "plan", "spec.yaml"], capture_output=True, text=True)
-        assert {*planned.stderr.splitlines()[-1].split()} == {"LOADED", *FILES, *SPECS, "scipy", "yaml"}, planned.stderr
+        assert {*planned.stderr.splitlines()[-1].split()} == {"LOADED", *planning}, planned.stderr
     with connect() as catalog:
         assert catalog.execute("select count(*) > 3, bool_and(passed) from checks").fetchall() == [(True, True)]

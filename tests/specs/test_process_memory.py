@@ -1,0 +1,32 @@
+import subprocess
+import sys
+
+PROGRAM = """
+import atexit, gc, os
+atexit.register(lambda: os.write(1, b"frozen " if gc.get_freeze_count() else b"searched "))
+from evalflows.specs.process_memory import without_collection
+
+class Cycle:
+    def __init__(self): self.me = self
+
+class Ending(Cycle):
+    def __del__(self): os.write(1, b"ended ")
+
+with without_collection():
+    kept = Cycle()
+"""
+
+
+def test_at_exit_python_searches_for_cycles_only_if_one_may_have_something_to_do(tmp_path):
+    def ends(more: str = "") -> str:
+        return subprocess.run(
+            [sys.executable, "-c", PROGRAM + more], cwd=tmp_path, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert ends() == ends("kept.file = open(os.devnull)") == "frozen "
+    assert ends("kept.ending = Ending()") == "searched ended "
+    assert ends("del kept; Ending()") == "ended frozen "
+    assert ends("kept.file = open('kept.txt', 'w'); kept.file.write('whole')") == "searched "
+    assert (tmp_path / "kept.txt").read_text() == "whole"
+    assert ends("import io; kept.bytes = io.BufferedWriter(io.BytesIO()); kept.bytes.detach()") == "searched "
+    assert ends("import duckdb; kept.connection = duckdb.connect()") == "searched "

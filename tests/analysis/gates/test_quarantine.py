@@ -141,7 +141,7 @@ def test_a_quarantine_cannot_hide_a_fall() -> None:
     (result,) = GateEvaluation(gate=guard(), pair=pair).rule_results
     verdict = next(one for one in verdicts_on(MetricReader(past.store), [base, row], many) if one.metric == "right")
     assert (result.outcome, result.reason_code) == ("open", "too_many_in_quarantine") == ("open", verdict.reason_code)
-    assert "31 of 300 examples (10%) are in quarantine, at most 10% wanted" in result.text
+    assert "31 of 300 examples (10%) are in quarantine, wanted at most 10%" in result.text
     sliced = GateSpec(non_inferiority={"right@split=None": 0.05})
     assert GateEvaluation(gate=sliced, pair=pair).conclusion == "NOT ENOUGH EVIDENCE"
     unseen = past.spec(quarantine=[{"examples": ["e1"], "until": "2027-01-01", "reason": "hard"}])

@@ -261,7 +261,7 @@ def of_the_server(reader: Reader) -> None:
     """What messages say that need a server, or two."""
     reader.made.clear()
     reader.follow(str(access_denied("http://127.0.0.1:1/api")))
-    reader.follow(f"the server runs, wanted {hints.stop_server().code} before")
+    reader.follow(f"the server runs, wanted {hints.stop_server().code} first")
 
 
 @pytest.mark.usefixtures("without_prefect")

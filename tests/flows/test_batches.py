@@ -111,8 +111,8 @@ def forty_percent(batch: dict[str, Any], entries: Lines) -> Lines:
     ("result", "end", "said", "submitted"),
     [
         (lacking, None, r"4 calls have no answer \(it ended as completed\)", N + 4),
-        (doubled, None, "3 rows for a call that has one before; not used", N),
-        (mixed, None, "1 row of no call of this batch; not used", N),
+        (doubled, None, "3 rows for a call that already has one; not used", N),
+        (mixed, None, "1 row for a call that is not in this batch; not used", N),
         (torn, None, r"1 row cannot be read; not used|1 call has no answer \(it ended as completed\)", N + 1),
         (as_lines, forty_percent, r"12 calls have no answer \(it ended as expired\)", N + 12),
     ],
@@ -217,7 +217,7 @@ def test_a_run_that_may_not_wait_is_resumed_when_its_batches_have_ended(
     assert resume_batches() == [waiting.id]
     assert one("select count(*), sum(cost_usd), min(status) from calls") == (N, pytest.approx(N * USD / 2), "ok")
     assert endpoint.submitted.total() == N and not waiting_runs(Store())
-    with pytest.raises(InputError, match="'batched' waits for no batch, wanted one of: none"):
+    with pytest.raises(InputError, match="'batched' does not wait for a batch, wanted one of: none"):
         waiting_run(Store(), "batched")
 
 

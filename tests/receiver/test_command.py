@@ -23,7 +23,7 @@ def run(*arguments: str) -> Result:
 def test_an_address_that_others_reach_is_refused_without_a_token(host: str) -> None:
     done = run("--host", host, "--port", "0")
     assert (done.exit_code, done.stdout) == (2, "")
-    wanted = f"evalflows: --host: got {host!r}, which other machines reach, wanted a --token with it, or 127.0.0.1\n"
+    wanted = f"evalflows: --host: got {host!r}, which other machines can reach, wanted a --token, or 127.0.0.1\n"
     assert done.stderr == wanted
 
 

@@ -118,7 +118,7 @@ def test_every_door_says_the_same_of_a_quarantine(monkeypatch: pytest.MonkeyPatc
         shown = experiments_report(past.store, [row.experiment_id], [])
         assert said in shown.sentences and not any("; examples" in one for one in shown.sentences_without_data)
     monkeypatch.setattr(clock, "_clock", lambda zone=None: START.replace(year=2027))
-    with pytest.raises(InputError, match=r"flip_rate_above 0.2: got until 2026-12-31, which is over.*it samples"):
+    with pytest.raises(InputError, match=r"flip_rate_above 0.2: got until 2026-12-31, which has passed.*it samples"):
         decide_on(row.experiment_id, base.experiment_id, gate)
 
 
@@ -170,7 +170,7 @@ def test_mistakes_in_a_quarantine_are_one_line() -> None:
     for entry, message in (
         ({"examples": ["nobody"]}, "got 'nobody', wanted the id of an example of the dataset"),
         ({"examples": ["e0"]}, "got the final example 'e0', wanted final ones by flip_rate_above only"),
-        ({"examples": ["e1"], "until": date(2020, 1, 1)}, "e1: got until 2020-01-01, which is over"),
+        ({"examples": ["e1"], "until": date(2020, 1, 1)}, "e1: got until 2020-01-01, which has passed"),
     ):
         spec = past.spec(quarantine=[{"until": "2100-01-01", "reason": "why", **entry}])
         with pytest.raises(InputError, match=message):

@@ -89,9 +89,7 @@ def judge(
         make_spec, incomplete = partial(_spec, judged, judges, (production, since, until), changes), None
         if stored:
             if len(names := [*judged, *([production] if production else [])]) != 1:
-                raise InputError(
-                    f"--stored: got {len(names)} names, wanted one: the original, or what was judged again"
-                )
+                raise InputError(f"--stored: got {len(names)} names, wanted one: the original or the second judging")
             (reference,) = names
         elif only_plan:
             os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")

@@ -269,9 +269,7 @@ def _sentences(found: "Found", path: str) -> list[str]:
         lines.append(f"seen in too few {noun}s to be proposed: {named}")
     seen = found.unseen
     if seen.chance is not None:
-        line = (
-            f"chance that the next {noun} belongs to no group yet: {seen.chance:.1%} [{seen.low:.1%}, {seen.high:.1%}]"
-        )
+        line = f"chance that the next {noun} is in no group yet: {seen.chance:.1%} [{seen.low:.1%}, {seen.high:.1%}]"
         if seen.new_kinds is not None:
             between = f"[{seen.new_low:.0f}, {seen.new_high:.0f}]"
             line += f"; {seen.n_more} more {noun}s would show about {seen.new_kinds:.0f} {between} new groups"

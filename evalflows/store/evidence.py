@@ -39,7 +39,7 @@ class Verified:
     @property
     def text(self) -> str:
         if self.manifest is None:
-            return f"{self.n_files} files are unchanged since runs wrote them; no manifest names the evidence of the decision"
+            return f"{self.n_files} files are unchanged since runs wrote them; no manifest names its evidence"
         return f"the decision and the {self.n_files} files of its evidence are unchanged since runs wrote them"
 
 

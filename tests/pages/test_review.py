@@ -130,7 +130,7 @@ def test_skipped_items_come_again_only_if_asked_for() -> None:
     second = item_of(shown(address(owner, skip=[first])))
     assert first != second
     html = shown(address(owner, skip=[first, second]))
-    assert "You have skipped all that is left" in html
+    assert "You have skipped everything that is left" in html
     assert "skip=" not in re.findall(r'href="([^"]*)">Show them again', html)[0]
 
 

@@ -250,7 +250,7 @@ class UnpricedCalls:
         why = f"the texts of {calls}, whose usage was not reported"
         if self.waiting == self.estimated_calls:
             most = self.estimated_usd
-            return f"{calls} wait for batches, at most {most:.4f} USD: {self.spent_usd - most:.4f} USD spent besides"
+            return f"{calls} wait for batches, at most {most:.4f} USD; {self.spent_usd - most:.4f} USD already spent"
         if self.waiting:
             why += f" or which wait for batches ({self.waiting})"
         more = f", beside {self.calls} calls of unknown cost" if self.calls else ""

@@ -210,7 +210,7 @@ def test_a_run_that_may_not_wait_is_resumed_when_its_batches_have_ended(
     unanswered = one("select count(*), sum(estimated_usd), count(cost_usd), max(error_kind) from calls")
     assert unanswered[0] == N and unanswered[1] > N * USD / 2 and unanswered[2:] == (0, "unanswered")
     shown = CliRunner().invoke(cli, ["show", "batched", "--all"], env={"COLUMNS": "200"}).output
-    assert f"{N} calls wait for batches, at most {unanswered[1]:.4f} USD: 0.0000 USD spent besides" in shown, shown
+    assert f"{N} calls wait for batches, at most {unanswered[1]:.4f} USD; 0.0000 USD already spent" in shown, shown
     with pytest.raises(InputError, match=r"calls that wait for a batch, wanted .*resume \S+ first, or delete"):
         erase(Store(), Selection(examples=["e1"]), None)
     assert resume_batches() == [] and resume_batches() == [], "it has not ended"

@@ -60,7 +60,7 @@ class Best:
         alike = [variant.name for variant in others if variant.may_be_best]
         if alike:
             names = f"{', '.join(alike[:MOST])}{', …' if len(alike) > MOST else ''}"
-            out.append(f"{len(alike)} other{'s' * (len(alike) > 1)} cannot be told from the best ({level}): {names}")
+            out.append(f"{len(alike)} other{'s' * (len(alike) > 1)} may also be the best ({level}): {names}")
         else:
             out.append(f"it is the best of these ({level})")
         out.append(f"its mean is {_text(self.mean, self.metric)}")

@@ -86,7 +86,7 @@ def find(
     if topics is not None and (failed or against):
         raise InputError("modes find: got --topics, which takes all answers, and --failed or --against")
     if (describe or plan) and not connection:
-        raise InputError("modes find: got no --connection, wanted that of the model for --describe and --plan")
+        raise InputError("modes find: got no --connection, wanted the model's connection for --describe and --plan")
     if plan and form == "json":
         raise InputError("modes find: got --plan and --format json, wanted one of them")
     store = existing_store()

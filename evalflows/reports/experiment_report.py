@@ -253,7 +253,7 @@ class UnpricedCalls:
             return f"{calls} wait for batches, at most {most:.4f} USD; {self.spent_usd - most:.4f} USD already spent"
         if self.waiting:
             why += f" or which wait for batches ({self.waiting})"
-        more = f", beside {self.calls} calls of unknown cost" if self.calls else ""
+        more = f", besides {self.calls} calls of unknown cost" if self.calls else ""
         return f"{self.spent_usd:.4f} USD spent, of which {self.estimated_usd:.4f} estimated from {why}{more}"
 
     @property

@@ -175,7 +175,7 @@ class _Examiner:
             for path, problem in broken_links(layout, fs, decision):
                 yield Finding("damaged", path, problem, "restore it from a backup, or decide the gate again")
         for name in deleted_decisions(self._store):
-            problem = "the decision was deleted, or its gate was killed as it wrote it"
+            problem = "the decision was deleted, or its gate was killed while writing it"
             yield Finding("damaged", layout.sealed("decisions", name), problem, "restore it, or decide the gate again")
 
     def _catalog(self) -> Iterator[Finding]:

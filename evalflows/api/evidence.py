@@ -99,7 +99,7 @@ def _verified(content: Mapping[str, Any], sha256: str, signature: str | None, si
         elif not decision["is_recomputed"] and signed_by is not None:
             lines.append(f"{name}: its figures rest on more than scores; the signature alone vouches for them")
         else:
-            more = "" if decision["is_recomputed"] else "; figures that need more than scores need --signers"
+            more = "" if decision["is_recomputed"] else "; figures beyond scores need a signature (--signers)"
             return Verified(lines=lines, problem=f"{name}: {problem}{more}", signed_by=signed_by)
     return Verified(lines=lines, problem=None, signed_by=signed_by)
 

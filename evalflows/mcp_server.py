@@ -538,7 +538,7 @@ class ActingTools:
         that takes longer than a minute answers with an id for `running`.
 
         `changes` are those of --set, such as targets.0.model=gpt-4o: prompts, models and parameters of targets,
-        dataset.sample, tags, and lower budgets. A person decides on all else.
+        dataset.sample, tags, and lower budgets. A person decides on everything else.
         """
         return self._start("run", spec, changes, context)
 

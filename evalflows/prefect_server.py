@@ -130,7 +130,7 @@ def _check(path: Path) -> None:
         raise InputError(f"{path}: got {len(tables)} tables and no revision, {wanted}")
     for (revision,) in revisions:
         if revision not in {script.revision for script in _scripts().walk_revisions()}:
-            raise InputError(f"{path}: got the unknown revision {revision!r}, as of a newer Prefect, {wanted}")
+            raise InputError(f"{path}: got the unknown revision {revision!r}, written by a newer Prefect, {wanted}")
 
 
 def _create(path: Path) -> None:

@@ -487,7 +487,7 @@ def decompress(body: bytes, limit: int) -> bytes:
         try:
             step = reader.decompress(body, STEP)
         except zlib.error as error:
-            raise InputError(f"body: got what cannot be decompressed ({error})") from error
+            raise InputError(f"body: cannot be decompressed ({error})") from error
         found += step
         body = reader.unconsumed_tail
         if len(found) > limit:
@@ -748,7 +748,7 @@ class Receiver:
     def _admit(self, request: Request, encoding: Encoding | None) -> None:
         """Raise RefusedError for what can be refused by its headers."""
         if self._token is not None and not _is_authorized(request, self._token):
-            raise RefusedError(401, "got no or another token, wanted the receiver's: Authorization: Bearer TOKEN")
+            raise RefusedError(401, "got no token or a wrong one, wanted the receiver's: Authorization: Bearer TOKEN")
         if encoding is None:
             raise RefusedError(415, f"got another content type, wanted {' or '.join(ENCODINGS)}")
         if (problem := self._is_full()) is not None:

@@ -49,7 +49,7 @@ OURS = ("same-origin", "none")
 """Values of Sec-Fetch-Site for requests of our own pages, and of the person: an address typed, or a bookmark."""
 
 _HOST = re.compile(r"(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9.-]+)(:[0-9]+)?")
-_OTHER_SITE = "got a request of another site's page, wanted one of this server's own pages or of a program"
+_OTHER_SITE = "got a request from another site's page, wanted one from this server's own pages or from a program"
 
 
 def listen(host: str, port: int, *, has_token: bool) -> socket.socket:
@@ -62,7 +62,7 @@ def listen(host: str, port: int, *, has_token: bool) -> socket.socket:
     except (OSError, OverflowError, UnicodeError) as error:
         raise InputError(f"--host: got {host!r}, wanted an address of this machine ({error})") from error
     if not has_token and not ipaddress.ip_address(str(address[0]).partition("%")[0]).is_loopback:
-        raise InputError(f"--host: got {host!r}, which other machines reach, wanted a --token with it, or 127.0.0.1")
+        raise InputError(f"--host: got {host!r}, which other machines can reach, wanted a --token, or 127.0.0.1")
     # With its protocol: otherwise asyncio would not send each part of an answer at once.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:

@@ -56,7 +56,7 @@ def another_pass(run: RunContext[Any], rows: Sequence[Started]) -> bool:
 def _continued(run: RunContext[Any], row: Started) -> str:
     """Say what goes on with a run."""
     if isinstance(row, WatermarkRow):
-        return "the next start of the trace evaluation goes on"
+        return "the next start of the trace evaluation continues"
     return continued_by(run.store, row.experiment_id if isinstance(row, ExperimentRow) else row.comparison_id)
 
 
@@ -140,8 +140,8 @@ def _polled(run: RunContext[Any], batches: Batches) -> Waiting:
         return loop.run(batches.poll(partial(_service_of, run)))
     except CallError as error:
         if error.kind not in TRANSIENT:
-            raise IncompleteError(f"a batch could not be looked at: {error}") from None
-        print_note(f"the batches could not be looked at: {error}; they are looked at again")
+            raise IncompleteError(f"a batch could not be polled: {error}") from None
+        print_note(f"the batches could not be polled: {error}; trying again later")
         return batches.waiting
 
 

@@ -102,7 +102,7 @@ def _resolve_votes(spec: ComparisonSpec, given: VotesSpec) -> Context:
             known = f"{', '.join(systems[:10])}{', …' if len(systems) > 10 else ''}"
             raise InputError(f"{field}: got {name!r}, wanted a system of {given.path}: {known}")
     if spec.experiments and set(spec.experiments) != set(systems):
-        raise InputError(f"experiments: got {len(spec.experiments)} beside votes, which name {len(systems)} themselves")
+        raise InputError(f"experiments: got {len(spec.experiments)} with votes, which name {len(systems)} themselves")
     changes = {"name": spec.title, "experiments": systems, "baseline": spec.baseline or systems[0]}
     return RunContext(prepare(spec.model_copy(update=changes)))
 

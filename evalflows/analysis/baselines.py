@@ -113,7 +113,7 @@ def approve_baseline(
         continued = continued_by(store, row.experiment_id)
         raise InputError(f"experiment {row.name!r} is {row.state}{why}; wanted a complete one; {continued}")
     if TRIAL in row.tags:
-        raise InputError(f"experiment {row.name!r}: got the tag {TRIAL!r}, wanted one that gates may compare with")
+        raise InputError(f"experiment {row.name!r}: got the tag {TRIAL!r}, wanted a baseline that gates may use")
     conclusions = conclusions_on(store, [row.experiment_id]).get(row.experiment_id, {})
     if reason is not None:
         try:
@@ -122,8 +122,8 @@ def approve_baseline(
             raise InputError(f"reason: {error}") from error
     if reason is None and (gate := next((gate for gate, said in conclusions.items() if said == "FAIL"), None)):
         raise InputError(
-            f"experiment {row.name!r}: got FAIL from the gate {gate!r}, wanted another one, or a reason to approve it "
-            "all the same (--reason)"
+            f"experiment {row.name!r}: got FAIL from the gate {gate!r}, wanted another experiment, or a reason "
+            "to approve it anyway (--reason)"
         )
     if key is not None:
         evidence_on(store, [row.experiment_id, row.snapshot_id])  # what is signed is what a run wrote

@@ -60,14 +60,14 @@ class Best:
         alike = [variant.name for variant in others if variant.may_be_best]
         if alike:
             names = f"{', '.join(alike[:MOST])}{', …' if len(alike) > MOST else ''}"
-            out.append(f"{len(alike)} other{'s' * (len(alike) > 1)} cannot be told from the best ({level}): {names}")
+            out.append(f"{len(alike)} other{'s' * (len(alike) > 1)} may also be the best ({level}): {names}")
         else:
             out.append(f"it is the best of these ({level})")
         out.append(f"its mean is {_text(self.mean, self.metric)}")
         if self.gain:
             out.append(f"its gain over {self.baseline} is {_text(self.gain, self.metric, signed=True)}")
         if self.n_left_out:
-            out.append(f"left out, as some variant has no value of them: {self.n_left_out} examples")
+            out.append(f"examples left out because a variant has no value for them: {self.n_left_out}")
         return [*out, *([self.warning] if self.warning else [])]
 
 
@@ -76,7 +76,7 @@ def _text(figure: WinnersFigure, metric: str, *, signed: bool = False) -> str:
     if figure.corrected is None:
         return f"{naive}, and does not vary"
     corrected = estimate_text(figure.corrected, figure.low, figure.high, metric, signed=signed)
-    return f"{corrected}, corrected for its having been chosen (uncorrected {naive})"
+    return f"{corrected}, corrected for the selection (uncorrected {naive})"
 
 
 def best_of(store: Store, experiments: Sequence[str], metric: str | None = None, baseline: str | None = None) -> Best:
@@ -156,7 +156,7 @@ def _metric(metric: str | None, of_evaluators: Sequence[str], shared: set[str]) 
         return of_evaluators[0]
     if metric is None or metric not in shared:
         known = sorted(of_evaluators)
-        wanted = names_to_choose(metric or "", known) if known else "one that an evaluator gave in all experiments"
+        wanted = names_to_choose(metric or "", known) if known else "a metric that an evaluator gave in all experiments"
         raise InputError(f"metric: got {'none' if metric is None else repr(metric)}, wanted {wanted}")
     return metric
 

@@ -112,7 +112,7 @@ def check_of_bundle(
         "usd": saving.usd,
         "usd_alone": saving.usd_alone,
     }
-    passed, message = None, f"it is not known whether sharing a call with {with_others} changes its scores: "
+    passed, message = None, f"it is unknown whether sharing a call with {with_others} changes its scores: "
     if n < 2:
         message += error or f"{n} answers were judged both ways"
     else:
@@ -135,7 +135,7 @@ def check_of_bundle(
 
 def unchecked_bundle(batch: str, judge: str, others: Sequence[str]) -> CheckRow:
     """Return the row that says that a judge was not tried alone, since its spec asks for that: it counts."""
-    tried = f"whether sharing a call with {' and '.join(others)} changes its scores was not tried ({_UNCHECKED})"
+    tried = f"whether sharing a call with {' and '.join(others)} changes its scores was not tested ({_UNCHECKED})"
     return _row(batch, judge, tried)
 
 
@@ -152,9 +152,7 @@ def _row(batch: str, judge: str, message: str) -> CheckRow:
 
 def counted_all_the_same(check: CheckRow) -> CheckRow:
     """Return the check of a judge that counts whatever it says, since its spec asks for that."""
-    return replace(
-        check, passed=None, reason_code=None, message=f"{check.message}; it counts all the same ({_UNCHECKED})"
-    )
+    return replace(check, passed=None, reason_code=None, message=f"{check.message}; it counts anyway ({_UNCHECKED})")
 
 
 def earlier_check(store: Store, version: str) -> CheckRow | None:

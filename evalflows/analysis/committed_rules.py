@@ -29,20 +29,20 @@ def uncommitted_rules(path: Path, spec: ExperimentSpec) -> str | None:
     where = f"{path.name} at commit {commit[:7]}"
     text = committed_text(path)
     if text is None:
-        return f"the rules are not committed: there is no {where}"
+        return f"the rules are not committed: {where} does not exist"
     try:
         committed = make_spec(ExperimentSpec, load_text(text, where, wanted="a spec"), (), where)
     except InputError:
-        return f"the rules are not committed: {where} is no valid spec"
+        return f"the rules are not committed: {where} is not a valid spec"
     there, here = (one.model_dump(mode="json", include=_RULES) for one in (committed, spec))
     changed = [
-        f"{'.'.join(map(str, field))} is {short(new)}, there {short(old)}"
+        f"{'.'.join(map(str, field))} is {short(new)} here, {short(old)} there"
         for field, old, new in differences(there, here)
     ]
     more = f"; and {len(changed) - 1} more" if len(changed) > 1 else ""
     said = [f"the rules differ from {where}: {changed[0]}{more}"] if changed else []
     if (data := spec.dataset.path) is not None and differs_from_commit(located(data).resolve()):
-        said.append(f"{data} is not what it is at the commit")
+        said.append(f"{data} has changed since the commit")
     return "; ".join(said) or None
 
 

@@ -42,10 +42,10 @@ _SAME = {
     + "not show (services, environment variables, data)",
     "chat": "the target's prompt, model and settings are the same on both sides: a difference is due to chance, or to "
     + "a change at the provider",
-    "http": "the application says the same version on both sides: any difference is due to chance",
+    "http": "the application reports the same version on both sides: any difference is due to chance",
     "conversation": "the target, its user and its world are the same on both sides: a difference is due to chance, or "
     + "to a change at the provider",
-    "recorded": "the answers are the same recorded ones on both sides",
+    "recorded": "both sides use the same recorded answers",
 }
 """What the same target means, by its kind."""
 
@@ -216,8 +216,8 @@ def _of_targets(candidate: ExperimentRow, baseline: ExperimentRow) -> str | None
     is_same = is_same_target(candidate, baseline)
     if is_same is None:
         return (
-            "cannot tell whether the target changed: an HTTP application's code is not known (version, version_url or "
-            f"version_header in the spec says its version){_commits(candidate, baseline)}"
+            "cannot tell whether the target changed: an HTTP application's code is unknown (set version, version_url "
+            f"or version_header in the spec){_commits(candidate, baseline)}"
         )
     return _SAME[candidate.target_kind] if is_same else None
 

@@ -68,9 +68,9 @@ class Repeats:
         many = f"{len(self.examples)} flaky example{'s' * (len(self.examples) != 1)}"
         return (
             f"{metric}: with the {many} answered {self.times} times and the others {once}, two runs of one version "
-            f"would differ by up to {widths[0]} by chance, for {self.answers:,} answers; repetitions: "
-            f"{self.repetitions}, which a spec can ask for, {widths[1]} for {self.answers_alike:,}"
-            + (f"; now {widths[2]}" if widths[2] != widths[1] else "")
+            f"would differ by up to {widths[0]} by chance, with {self.answers:,} answers; with repetitions: "
+            f"{self.repetitions} in the spec, by {widths[1]}, with {self.answers_alike:,} answers"
+            + (f"; now by {widths[2]}" if widths[2] != widths[1] else "")
         )
 
 
@@ -156,7 +156,7 @@ class MetricNoise:
         widths = [figure(self.half_width(weights=weights), self.metric) for weights in (None, by_noise, none)]
         many = f"{len(self.flaky)} examples are" if len(self.flaky) > 1 else "1 example is"
         return [
-            f"{self.metric}: {many} flaky, and {'bring' if len(self.flaky) > 1 else 'brings'} {self.share:.0%} of the "
+            f"{self.metric}: {many} flaky, and {'cause' if len(self.flaky) > 1 else 'causes'} {self.share:.0%} of the "
             f"variance by chance; {seen}",
             f"{self.metric}: two runs of one version differ by up to {widths[0]} by chance (95 %), by {widths[1]} if "
             f"flaky examples weigh by_noise, and by {widths[2]} without them",
@@ -372,7 +372,7 @@ def why_too_many(values: MetricValues, at_most: float) -> Reason | None:
     if share <= at_most:
         return None
     many = f"{values.n_in_quarantine} of {values.quarantine.size} examples ({share:.0%})"
-    return Reason("too_many_in_quarantine", f"{many} are in quarantine, at most {at_most:.0%} wanted")
+    return Reason("too_many_in_quarantine", f"{many} are in quarantine, wanted at most {at_most:.0%}")
 
 
 def check_quarantine(prepared: "PreparedExperiment", examples: Sequence[ExampleRow]) -> None:

@@ -299,7 +299,7 @@ class GateEvaluation:
         found = max(self.pair.reader.invalid_trials(sides), key=lambda side: side.share, default=None)
         if found is None or found.share <= self.gate.invalid_at_most:
             return None
-        return f"{found.text}, at most {self.gate.invalid_at_most:.0%} wanted"
+        return f"{found.text}, wanted at most {self.gate.invalid_at_most:.0%}"
 
     @cached_property
     def _drafts_problem(self) -> str | None:

@@ -156,7 +156,7 @@ def planned(
     price = price_of(resolved, asked)
     if budget_usd is not None and price is None:
         raise InputError(
-            f"budget: got {budget_usd:g} USD, but the price of {asked} is not known, wanted it in {connection!r}"
+            f"budget: got {budget_usd:g} USD, but the price of {asked} is unknown, wanted it in {connection!r}"
         )
     files = [source for source in sources if suffix(Path(source)) in READERS]
     examples = [row for file in files for row in load_dataset(store, DatasetSpec(path=file, columns=columns)).selected]

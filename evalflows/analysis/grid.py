@@ -103,7 +103,7 @@ def grids_of(store: Store, cells: Mapping[str, Levels]) -> list[Grid]:
             except InputError as error:
                 reason = str(error)
         else:
-            reason = f"{metric} has no value per example in every cell, so nothing tells which is best"
+            reason = f"{metric} has no value per example in every cell, so the best cell is unknown"
         standings = _standings(best)
         found.append(
             Grid(

@@ -29,7 +29,7 @@ def keep_groups(store: Store, snapshot_id: str) -> None:
         examples = [*load_snapshot(store, snapshot_id)]
         if kept_groups(store, snapshot_id) is None and len(examples) <= MOST_EMBEDDED:
             if len(examples) >= TOLD:
-                print_note(f"comparing the inputs of {len(examples)} examples, once")
+                print_note(f"comparing the inputs of {len(examples)} examples (only once)")
             store.filesystem.makedirs(_path(store, "").rstrip("/"), exist_ok=True)
             store.filesystem.pipe_file(_path(store, snapshot_id), to_json(_groups(examples)).encode())
 

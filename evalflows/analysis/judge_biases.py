@@ -20,7 +20,7 @@ preferred position about 75 % of the time: always when position decides, and hal
 
 ALWAYS_FIRST = Reason(
     "one_presentation_order",
-    "one experiment's answers were always shown first: position bias cannot be told from better answers",
+    "one experiment's answers were always shown first: position bias cannot be told apart from better answers",
 )
 ORDER_UNKNOWN = Reason(
     "order_unknown",

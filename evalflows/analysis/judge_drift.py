@@ -419,7 +419,7 @@ def drift_differences(
         if drift is not None:
             found[judge.metric] = drift_text(judge.metric, drift)
             if not tells_apart(judge.stream.of(judge.runs == candidate.run_group)):
-                found[judge.metric] += "; it does not tell good anchors from bad ones"
+                found[judge.metric] += "; it does not distinguish good anchors from bad ones"
                 lost.add(judge.metric)
     unknown = anchored - {
         judge.evaluator
@@ -440,7 +440,7 @@ def drift_differences(
     ]
 
 
-_UNKNOWN = "whether the judge of {} has drifted is not known: it did not judge the same anchors with the baseline"
+_UNKNOWN = "it is unknown whether the judge of {} has drifted: it did not judge the same anchors with the baseline"
 
 
 def drift_text(metric: str, drift: Drift) -> str:
@@ -457,7 +457,7 @@ def drift_text(metric: str, drift: Drift) -> str:
     )
     if drift.changed is None:
         n = on_anchors.n_after if on_anchors else 0
-        return f"{metric}: the scores went{scores}{since}; {n} anchors since do not tell whether the judge has drifted"
+        return f"{metric}: the scores went{scores}{since}; {n} anchors since do not show whether the judge has drifted"
     what = "the system has changed, not the judge" if drift.changed == "system" else "the system and the judge changed"
     return f"{metric}: {what}{since}: scores went{scores}{said.replace(':', ';', 1)}"
 

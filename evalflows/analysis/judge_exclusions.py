@@ -217,7 +217,7 @@ class SeatedPanel:
     def _said(self, left_out: Mapping[str, str]) -> str:
         by = " and ".join([", ".join(self.counted[:-1]), self.counted[-1]] if self.counted[1:] else self.counted)
         is_undone = {*self.counted} <= left_out.keys()
-        said = [f"{self.metric}: judged by {by}{', of whom none decides anything' if is_undone else ''}"]
+        said = [f"{self.metric}: judged by {by}{', none of whom decides anything' if is_undone else ''}"]
         said += [self.note] if self.note else []
         what = "cannot count" if is_undone else "was left out"
         return "; ".join([*said, *(f"{judge} {what}: {why}" for judge, why in left_out.items())])

@@ -103,7 +103,7 @@ def disagreements_of_weights(metric: str, composed: Sequence[str | None]) -> Flo
     known = [place for place, metadata in enumerate(composed) if isinstance(metadata, str)]
     names = dict.fromkeys(name for place in known for name in from_json(composed[place])["parts"])
     if len(names) < 2:
-        raise InputError(f"metric {metric!r}: is no composite of several metrics, wanted one: its weights disagree")
+        raise InputError(f"metric {metric!r}: is not a composite of several metrics, wanted one")
     found = np.zeros(len(composed))
     parts = np.array([parts_of(composed[place], [*names]) for place in known])
     has_any = ~np.isnan(parts).all(axis=1)

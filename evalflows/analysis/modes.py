@@ -160,7 +160,7 @@ def find_modes(
     told = _noted(failures)
     to_read = to_describe(failures, kind) if describes or kind == "topic" else []
     if describes and model is not None and len(to_read) > model.max_calls:
-        raise InputError(f"{len(to_read)} to describe, got at most {model.max_calls} calls, wanted as many at least")
+        raise InputError(f"{len(to_read)} to describe, got at most {model.max_calls} calls, wanted at least as many")
     texts = texts_of(store, to_read)
     if kind == "topic" and not describes:
         told = {text.id: sentence for text in texts if (sentence := task_text(_fields(text.inputs)))}

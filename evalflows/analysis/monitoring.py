@@ -756,7 +756,7 @@ def acknowledge(store: Store, incident: Incident, *, by: str, note: str | None =
     """Write that a person acknowledged an incident, or closes it. Raise InputError if it is over."""
     if incident.is_over:
         raise InputError(
-            f"incident {incident.incident_id}: got one that is {incident.state}, wanted one that is not over"
+            f"incident {incident.incident_id}: is {incident.state}, wanted an open or acknowledged incident"
         )
     if close:
         row = closed(incident, "closed_by_person", f"by {by}" + (f": {note}" if note else ""), until=None, by=by)

@@ -585,7 +585,7 @@ def _cautious_guess(
             n_pairs=seen.n_pairs,
             is_yes_no=True,
         )
-    none = "no two experiments in the store have it to be compared" if are_some else "no experiment in the store has it"
+    none = "no two experiments with it can be compared" if are_some else "no experiment in the store has it"
     why = none if seen is None else f"all differences were the same in {seen.basis}"
     if metric.bounds is None:
         return f"unknown, since {why}; run it on {RELIABLE_UNITS} examples first"
@@ -1070,13 +1070,13 @@ def cost_sentences(plan: Plan) -> Iterator[str]:
     if total.unpriced:
         yield f"the cost of {_listed(total.unpriced)} is unknown: no token counts or no price"
     for found in plan.reused:
-        yield f"{count(found.n)} of {count(found.n_runs)} answers of {found.target} are those of {found.experiment}"
+        yield f"{count(found.n)} of {count(found.n_runs)} answers of {found.target} are reused from {found.experiment}"
     yield from dict.fromkeys(calls.size.price_note for calls in plan.calls if calls.size.price_note)
     yield from _about_batches(plan.calls)
     if plan.spec.budget_usd is not None and total.usd_known > plan.spec.budget_usd:
         yield f"budget_usd: {plan.spec.budget_usd:g} may not be enough: the run would end incomplete"
     if plan.trials:
-        yield f"before them, short calls try whether the models take their parameters: {plan.trials}"
+        yield f"beforehand, short calls test whether the models accept their parameters: {plan.trials}"
     if plan.spec.max_calls is not None and total.calls - total.in_ledger + plan.trials > plan.spec.max_calls:
         yield f"max_calls: {plan.spec.max_calls} may not be enough: the run would end incomplete"
 
@@ -1192,7 +1192,7 @@ def _caveats(plan: Plan) -> Iterator[str]:
     comparisons = len(plan.metrics) * max(len(plan.spec.targets) - 1, 1)
     if comparisons > 1 and plan.spec.adjustment != "none":
         method = ADJUSTMENT_NAMES[plan.spec.adjustment]
-        yield f"verdicts are adjusted for {comparisons} comparisons ({method}); the sample sizes are for one alone"
+        yield f"verdicts are adjusted for {comparisons} comparisons ({method}); the sample sizes are for a single one"
     if plan.spec.batch is not None:
         yield f"interim analyses after every {plan.spec.batch} examples need more examples than one final analysis"
     unclear = [metric.metric for metric in plan.metrics if metric.variance and metric.variance.unit == "example"]

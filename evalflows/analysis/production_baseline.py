@@ -182,7 +182,7 @@ class UnpairedEstimate(Estimate):
             higher_is_better=self.candidate.scale.higher_is_better,
             reason=difference.reason,
             reason_code=difference.reason_code,
-            against=f"{self.found.n_scored} {self.found.noun} of production, which are other items",
+            against=f"{self.found.n_scored} {self.found.noun} of production, which are different items",
         )
 
     def at(self, confidence_level: float) -> UnpairedDifference:

@@ -106,7 +106,7 @@ def _question(reviewed: Reviewed, asked: OwnQuestion) -> Question:
     kind = "pairs" if reviewed.is_pairs else asked.kind or _kind(reviewed)
     if kind is None:
         raise InputError(
-            f"metric: got {reviewed.metric!r}, which no judge has, wanted one that a judge has, or kind: yes_no, "
+            f"metric: got {reviewed.metric!r}, which no judge gives, wanted a judge's metric, or kind: yes_no, "
             f"numbers or labels"
         )
     if kind == "pairs":
@@ -137,7 +137,7 @@ def _labels(reviewed: Reviewed, asked: OwnQuestion) -> Question:
     known = asked.labels or sorted({*by_judge, *(label.label for label in reviewed.labels if label.label is not None)})
     if not known:
         raise InputError(
-            f"metric: got {reviewed.metric!r}, which no judge has, wanted one that a judge has, or at least two labels"
+            f"metric: got {reviewed.metric!r}, which no judge gives, wanted a judge's metric, or at least two labels"
         )
     return Question(
         kind="labels",

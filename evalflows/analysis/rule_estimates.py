@@ -205,7 +205,7 @@ def _caution(what: str, n: int, scale: Scale, *sides: MetricValues) -> str | Non
     values = np.concatenate([side.values for side in sides])
     skewness = sample_skewness(values[~np.isnan(values)])
     if abs(skewness) >= LONG_TAIL:
-        return f"the values have a long tail (skewness {skewness:.1f}), of which {what} may miss what would be a loss"
+        return f"the values have a long tail (skewness {skewness:.1f}), and {what} may miss values that would be a loss"
     return None
 
 

@@ -214,7 +214,7 @@ def check_people(store: Store, people: str | None) -> None:
     known = {*queries.labels_of_units(store).metric} if people else set()
     if people and people not in known:
         wanted = ", ".join(sorted(known)) or "none yet"
-        raise InputError(f"people {people!r}: got no labels of it, wanted one of: {wanted}")
+        raise InputError(f"people {people!r}: got no labels, wanted one of: {wanted}")
 
 
 def _link(store: Store, reference: str) -> _Link:
@@ -226,7 +226,7 @@ def _link(store: Store, reference: str) -> _Link:
         identity = find_experiments(store, reference)[0]
     if (newest := queries.newest_again(store, identity)) is None:
         hint = hints.judge_again(reference).code
-        raise NotFoundError(f"{reference!r}: got what was not judged again, wanted what was: {hint} judges it again")
+        raise NotFoundError(f"{reference!r}: has not been judged again, wanted {hint} first")
     again = newest.reference
     if newest.subjects == "pairs":
         (row,) = store.read("comparison_sets", again)

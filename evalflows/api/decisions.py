@@ -62,7 +62,7 @@ def decide_on(
     baseline_row = None if baseline is None else experiment_row(store, identity_of(store, baseline))
     for row in (candidate_row, baseline_row):
         if row is not None and TRIAL in row.tags:
-            raise InputError(f"experiment {row.name!r}: got the tag {TRIAL!r}, wanted one that a gate may decide on")
+            raise InputError(f"experiment {row.name!r}: got the tag {TRIAL!r}, wanted a run that gates may decide on")
     check_slices_of(store, gate, candidate_row)
     spec = at_level_of_look(store, experiment_spec(candidate_row), candidate_row.run_group)
     refuse_expired(spec.quarantine, now().date())

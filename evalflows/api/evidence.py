@@ -82,14 +82,14 @@ def verify(path: str, signers: Path | None = None) -> Verified:
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise InputError(f"{path}: got no document of evidence, wanted one that --evidence wrote") from error
+        raise InputError(f"{path}: got no evidence document, wanted a file that --evidence wrote") from error
 
 
 def _verified(content: Mapping[str, Any], sha256: str, signature: str | None, signers: Path | None) -> Verified:
     lines = [line for decision in content["decisions"] for line in _lines(decision)]
     text = _canonical(content)
     if hashlib.sha256(text.encode()).hexdigest() != sha256:
-        return Verified(lines=lines, problem="it was changed: its hash is another one", signed_by=None)
+        return Verified(lines=lines, problem="it was changed: its hash differs", signed_by=None)
     signed_by = signer_of(text, signature, signers, content["made_at"]) if signature and signers else None
     for decision in content["decisions"]:
         name = f"gate {decision['gate']['name']}"
@@ -99,7 +99,7 @@ def _verified(content: Mapping[str, Any], sha256: str, signature: str | None, si
         elif not decision["is_recomputed"] and signed_by is not None:
             lines.append(f"{name}: its figures rest on more than scores; the signature alone vouches for them")
         else:
-            more = "" if decision["is_recomputed"] else "; what rests on more than scores needs a signature (--signers)"
+            more = "" if decision["is_recomputed"] else "; figures beyond scores need a signature (--signers)"
             return Verified(lines=lines, problem=f"{name}: {problem}{more}", signed_by=signed_by)
     return Verified(lines=lines, problem=None, signed_by=signed_by)
 
@@ -168,11 +168,11 @@ def _difference(document: Mapping[str, Any]) -> str | None:
     try:
         systems = [_system(document, number) for number in range(len(document["systems"]))][::-1]
         if not all(system.rows for system in systems):
-            return "its rules rest on no score of an example"
+            return "none of its rules rests on scores of examples"
         cluster = "cluster" if any("cluster" in one for one in document["examples"]) else None
         (again,) = decide_results(None, systems, {**rules, "gates": [document["gate"]]}, cluster).decisions
     except (InputError, ValueError) as error:
-        return f"its scores cannot be decided on: {error}"
+        return f"the gate cannot decide on its scores: {error}"
     if again.conclusion != document["conclusion"]:
         return f"its scores give {again.conclusion}, not {document['conclusion']}"
     figures = [{name: getattr(rule, name) for name in _FIGURES} for rule in again.rules]

@@ -74,7 +74,7 @@ def result_of(spec: ExperimentSpec) -> ExperimentResult:
     except KeyboardInterrupt as stopped:
         stopped._render_traceback_ = lambda: ["KeyboardInterrupt"]  # type: ignore[attr-defined]  # for notebooks
         if (interrupted := begun_since(Store(), began)) is not None:
-            print_note(f"interrupted, and what is done is kept; {continued_by(Store(), interrupted)}")
+            print_note(f"interrupted; finished work is kept, and {continued_by(Store(), interrupted)}")
         raise
     result = ExperimentResult(identity)
     for failure in failures_of(Store(), [result.experiment_id])[:FAILURES_SAID]:

@@ -50,10 +50,10 @@ def approve(experiment: str, name: str | None, reason: str | None, by: str | Non
     beside = [gate.name for gate in own.gates if own.baseline_target(gate) is not None]
     if beside and len(beside) == len(own.gates) and approved.name == own.name:
         command = hints.gate_against(approved.name).code
-        echo_error(f"its spec's gates compare with a target of each run, not with this: {command} does")
+        echo_error(f"its spec's gates compare with a target of each run, not with this baseline: {command} does")
     for decision in decisions_of(store, [identity]):
         if decision.conclusion != "PASS" and decision.candidate_experiment_id == identity:
-            said = f"{decision.title} said {decision.conclusion} of this experiment"
+            said = f"{decision.title} decided {decision.conclusion} on this experiment"
             echo_error(f"{said}: {hints.explain(decision.decision_id)}")
 
 

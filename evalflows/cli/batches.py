@@ -18,7 +18,7 @@ def print_batches(store: Store) -> None:
     for run, batches in runs_with_batches(store).items():
         for batch in batches:
             done = batch.answered + batch.failed
-            state = f"{done} of {batch.rows} answered when last seen" if batch.is_open else "ended, to be read"
+            state = f"{done} of {batch.rows} answered when last seen" if batch.is_open else "ended, not read yet"
             state += ", being cancelled" if batch.said == "cancelling" else ""
             since = f"since {batch.created_at:%Y-%m-%d %H:%M} UTC"
             who = f"{batch.provider_id or 'not submitted'} ({batch.model}, connection {batch.connection})"

@@ -112,9 +112,9 @@ def _spec(experiments: Sequence[str], options: dict[str, Any], changes: Sequence
 def _of_votes(experiments: Sequence[str], options: dict[str, Any]) -> dict[str, Any]:
     for name, option in OF_JUDGES.items():
         if options[name]:
-            raise InputError(f"--{option}: got it beside --votes, wanted one of the two")
+            raise InputError(f"--{option}: got it with --votes, wanted one of the two")
     if experiments:
-        raise InputError(f"--votes: got it beside {', '.join(experiments)}, wanted --votes alone: it names the systems")
+        raise InputError(f"--votes: got it with {', '.join(experiments)}, wanted --votes alone: it names the systems")
     named = {name: options[name] for name in ("name", "baseline", "run_key") if options[name]}
     return {"votes": {"path": options["votes"]}, "slice_by": list(options["by"]), **named}
 

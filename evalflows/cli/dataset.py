@@ -118,7 +118,7 @@ def _print_added(added: "TraceDataset") -> None:
         one_line(f"{added.name}: {added.snapshot}, {added.n_examples} examples; {counts.added} added, {kept} unchanged")
     )
     left_out = (
-        (counts.known, "in the dataset already"),
+        (counts.known, "already in the dataset"),
         (counts.duplicates, "duplicates"),
         (counts.not_captured, "not captured"),
         (counts.unscored, "without a score"),
@@ -204,9 +204,7 @@ def export(reference: str, path: str, drafts: bool, replace: bool, form: str) ->
     kept = (row for place, row in enumerate(examples) if place not in unaccepted and not is_erased(row.inputs))
     rows = [from_json(opened_text(to_json(row_of(row)), partial(content_in, store))) for row in kept]
     if not rows:
-        raise InputError(
-            f"dataset {reference!r}: got {len(unaccepted)} drafts and nothing else, wanted --drafts for them"
-        )
+        raise InputError(f"dataset {reference!r}: got only drafts ({len(unaccepted)}), wanted --drafts to write them")
     write_rows(path, rows, replace=replace)
     if form == "json":
         print_json({"path": path, "n_examples": len(rows), "n_drafts_left_out": len(unaccepted)})

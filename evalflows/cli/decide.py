@@ -127,7 +127,7 @@ def decide(
         ]
     wanted = [f"--{name}" for name, path in files.items() if path and path != "-"]
     if wanted and not given.get("gates"):
-        raise InputError(f"{wanted[0]}: got no rule, wanted one: such files are of decisions")
+        raise InputError(f"{wanted[0]}: got no rule, wanted one: these files describe decisions")
     for name in lower:
         given.setdefault("metrics", {}).setdefault(kept_apart(name), {})["higher_is_better"] = False
     is_needed = ci_files.evidence is not None or needs_store(given)

@@ -131,7 +131,7 @@ def _such_as(store: Store, reference: str) -> str:
 def _experiment(store: Store, reference: str) -> str:
     (found,) = find_experiments(store, reference, just_one=True)
     if (runs := runs_named(store, reference)) > 1:
-        older = f"{reference}~1 is the one before"
+        older = f"{reference}~1 is the run before"
         echo_error(f"{reference!r}: the newest of {runs} runs of this name, {found}; {older}")
     return found
 

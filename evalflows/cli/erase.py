@@ -105,7 +105,7 @@ def _print(done: Sequence[Erased], form: str) -> None:
                 rows.add_row(name, str(count))
             console().print(rows)
         if erased.set_aside:
-            echo(f"files of lines and requests that cannot be read, which go whole: {erased.set_aside}")
+            echo(f"unreadable files of lines and requests, which are erased whole: {erased.set_aside}")
         if erased.elsewhere:
             echo(f"runs in Prefect's local server that lost messages, logs, artifacts and events: {erased.elsewhere}")
         if erased.rows or erased.set_aside:

@@ -175,7 +175,7 @@ def _are_same(stored: DecisionRow, again: DecisionRow) -> bool:
 def _signature(store: Store, row: DecisionRow, signers: str | None) -> str | None:
     if signers is None:
         wanted = from_json(row.policy).get("signers") or "FILE"
-        return f"there is one, not verified (--signers {wanted})" if is_signed(store, row.decision_id) else None
+        return f"present, not verified (--signers {wanted})" if is_signed(store, row.decision_id) else None
     if (found := signature_of(store, row, Path(signers).expanduser())) is None:
         raise StorageError(f"{row.decision_id}: is not signed, wanted a signature by a key in {signers}")
     return found.text

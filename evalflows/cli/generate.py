@@ -135,7 +135,7 @@ def _plan_text(generation: "Generation") -> str:
 
     cost = "cost unknown" if generation.usd is None else f"at most about {usd(generation.usd)} USD"
     n = len(generation.tasks)
-    calls = f"{n} call{'s' * (n != 1)} to {generation.model} ({generation.name}); those made before cost nothing"
+    calls = f"{n} call{'s' * (n != 1)} to {generation.model} ({generation.name}); earlier ones cost nothing"
     if generation.connection.embedding_model:
         calls += ", and embeddings of the questions"
     return f"{calls}: {cost}, if no answer has more than {LONG_ANSWER} tokens"
@@ -160,11 +160,11 @@ def _print(to: str, snapshot: str | None, total: int, counts: "DraftCounts") -> 
     echo(one_line(f"{to}: {where}{added}{f' ({kinds})' if kinds else ''}"))
     by = "by embeddings" if counts.by_meaning else "by their words; by meaning with pip install 'evalflows[embeddings]'"
     left_out = (
-        (counts.known, "in the dataset before"),
+        (counts.known, "already in the dataset"),
         (counts.duplicates, f"near duplicates ({by})"),
         (counts.ungrounded, "whose quotations are not in the passages"),
         (counts.failed, f"failed: {counts.first_failure}"),
-        (counts.not_asked, "not asked, as the budget is spent"),
+        (counts.not_asked, "not asked, since the budget is spent"),
     )
     if told := [f"{n} {what}" for n, what in left_out if n]:
         echo(one_line(f"  left out: {', '.join(told)}"))

@@ -89,7 +89,7 @@ def judge(
         make_spec, incomplete = partial(_spec, judged, judges, (production, since, until), changes), None
         if stored:
             if len(names := [*judged, *([production] if production else [])]) != 1:
-                raise InputError(f"--stored: got {len(names)} names, wanted one: what was judged again, or before")
+                raise InputError(f"--stored: got {len(names)} names, wanted one: the original or the second judging")
             (reference,) = names
         elif only_plan:
             os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
@@ -167,7 +167,7 @@ def _print_plan(spec: "AnySpec", form: str) -> None:
     if calls:
         console().print(calls_table(calls))
     elif not judges:
-        echo("no judge calls a model that is counted")
+        echo("no judge makes model calls that can be counted")
 
 
 def _print(

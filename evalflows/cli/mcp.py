@@ -48,7 +48,7 @@ def help_of(name: str | None) -> str:
     for word in rest:
         found = command.commands.get(word) if isinstance(command, click.Group) else None
         if found is None:
-            raise InputError(f"command: got {name!r}, and {first!r} has no {word!r}")
+            raise InputError(f"command: got {name!r}, but {first!r} has no {word!r}")
         command = found
     with click.Context(command, info_name=f"evalflows {' '.join([first, *rest])}") as context:
         return command.get_help(context)

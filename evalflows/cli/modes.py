@@ -86,7 +86,7 @@ def find(
     if topics is not None and (failed or against):
         raise InputError("modes find: got --topics, which takes all answers, and --failed or --against")
     if (describe or plan) and not connection:
-        raise InputError("modes find: got no --connection, wanted that of the model for --describe and --plan")
+        raise InputError("modes find: got no --connection, wanted the model's connection for --describe and --plan")
     if plan and form == "json":
         raise InputError("modes find: got --plan and --format json, wanted one of them")
     store = existing_store()
@@ -257,7 +257,7 @@ def _print(found: "Found", path: str) -> None:
 def _sentences(found: "Found", path: str) -> list[str]:
     n_noted, noun = found.n_failures - found.n_without_note, "task" if found.kind == "topic" else "failure"
     noted = "that say something" if found.kind == "topic" else "with a note"
-    lines = [f"{found.n_failures} {noun}s, {n_noted} {noted}; {found.n_alone} are like no other"]
+    lines = [f"{found.n_failures} {noun}s, {n_noted} {noted}; {found.n_alone} are unlike any other"]
     if found.n_nothing:
         lines.append(f"in {found.n_nothing} the model found nothing to say")
     if found.covered:
@@ -269,7 +269,7 @@ def _sentences(found: "Found", path: str) -> list[str]:
         lines.append(f"seen in too few {noun}s to be proposed: {named}")
     seen = found.unseen
     if seen.chance is not None:
-        line = f"chance that the next {noun} is of no group yet: {seen.chance:.1%} [{seen.low:.1%}, {seen.high:.1%}]"
+        line = f"chance that the next {noun} is in no group yet: {seen.chance:.1%} [{seen.low:.1%}, {seen.high:.1%}]"
         if seen.new_kinds is not None:
             between = f"[{seen.new_low:.0f}, {seen.new_high:.0f}]"
             line += f"; {seen.n_more} more {noun}s would show about {seen.new_kinds:.0f} {between} new groups"

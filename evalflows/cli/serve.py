@@ -114,11 +114,11 @@ def receive(host: str, port: int, token: str | None, max_body: float) -> None:
         announce = partial(_announce_receiver, url, store.layout.root, has_token=bool(token))
         served, finish = receiver.application(), receiver.stop
         serve(served, listener, announce, grace_s=DASHBOARD_GRACE_S, stop=receiver.begin_to_stop, finish=finish)
-    echo("stopped; all that was accepted is in the store")
+    echo("stopped; everything accepted is in the store")
 
 
 def _announce_receiver(url: str, root: str, *, has_token: bool) -> None:
-    echo(f"receiving traces and logs of OpenTelemetry at {url}, into {root}")
+    echo(f"receiving OpenTelemetry traces and logs at {url}, into {root}")
     echo("in the application's environment:")
     echo(f"  export OTEL_EXPORTER_OTLP_ENDPOINT={url} OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf")
     if has_token:

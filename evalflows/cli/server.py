@@ -286,7 +286,7 @@ def _server(port: int | None) -> Server:
     """Return the local server. Raise InputError if it runs already, at another port."""
     server = local_server(port)
     if port and server.port != port:
-        raise InputError(f"--port {port}: the server runs at {server.ui}, wanted {hints.stop_server().code} before")
+        raise InputError(f"--port {port}: the server runs at {server.ui}, wanted {hints.stop_server().code} first")
     return server
 
 

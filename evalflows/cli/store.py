@@ -115,7 +115,7 @@ def preferences(comparison: str, metric: str | None, few_shot: int | None, outpu
     lines, used = "".join(json_text(row) + "\n" for row in preferences.rows), ""
     if few_shot is not None:
         lines, examples = preferences.few_shot(few_shot)
-        used = f"; in the prompt, so no test of it: {', '.join(examples)}"
+        used = f"; they are in the prompt, so they cannot test it: {', '.join(examples)}"
     if output is None:
         echo(lines, nl=False)
     else:

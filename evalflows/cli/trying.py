@@ -177,7 +177,7 @@ def _experiment(store: Store, reference: str) -> str:
     other = newest_without_look(store, row.name)
     if other is None or reference == found:
         instead = f"such as {other}" if other else f"which {hints.run().code} makes"
-        raise InputError(f"try: got {reference!r}, which ran the final examples, wanted one that ran others, {instead}")
+        raise InputError(f"try: got {reference!r}, which ran the final examples, wanted one without them, {instead}")
     return other
 
 

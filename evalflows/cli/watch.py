@@ -43,7 +43,7 @@ def watch(turn: Callable[[bool], None], folders: Sequence[Path], ignored: Sequen
         files, has_ended_well = files | read, has_ended_well or code == 0
         try:
             if (changed := _changed(files)) is None:
-                echo_error(f"watching {len(files)} file{'s' * (len(files) != 1)}; Ctrl-C ends")
+                echo_error(f"watching {len(files)} file{'s' * (len(files) != 1)}; Ctrl-C stops")
                 changed = _next_change(files)
             echo_error(f"{_shown(changed)} changed")
         except KeyboardInterrupt:

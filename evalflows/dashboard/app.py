@@ -165,7 +165,7 @@ class Access:
         has_token = scheme.lower() == "bearer" and is_same(bearer.strip(), token)
         if has_token or is_same(request.cookies.get(COOKIE, ""), _session(token)):
             return None
-        return _refused(401, f"got no token or another one, wanted the dashboard's: the address with ?{TOKEN}=…")
+        return _refused(401, f"got no token or a wrong one, wanted the dashboard's: the address with ?{TOKEN}=…")
 
 
 def _session(token: str) -> str:

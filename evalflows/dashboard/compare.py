@@ -614,7 +614,7 @@ def compare_slices_page(site: Site, query: Query) -> Page:
     for."""
     asked = CompareQuery.of_query(site.store, query)
     if asked is None:
-        raise InputError("baseline, candidate: got too few, wanted a baseline and a candidate at least")
+        raise InputError("baseline, candidate: got too few, wanted at least a baseline and a candidate")
     kept = site.compared.get(site.store, asked.baseline, asked.candidates)
     searches = [(kept.diff.search_text(s), [slice_cells(each) for each in s.found]) for s in kept.searches]
     body = render("compare_slices.html", site, searches=searches, columns=SLICE_COLUMNS)
@@ -634,7 +634,7 @@ def compare_example_page(site: Site, query: Query) -> Page:
     """Return one example of a comparison, with links to the next and the previous one in the same filter and order."""
     asked, example = CompareQuery.of_query(site.store, query), query.wanted("id")
     if asked is None:
-        raise InputError("baseline, candidate: got too few, wanted a baseline and a candidate at least")
+        raise InputError("baseline, candidate: got too few, wanted at least a baseline and a candidate")
     wanted = wanted_of(site, asked)
     body = _reading(site, wanted, example, is_whole=query.text("fragment") is None)
     return Page(title=f"{example}: {title(wanted.kept.diff)}", section="compare", body=body)

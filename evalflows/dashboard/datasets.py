@@ -201,7 +201,7 @@ def draft_page(site: Site, query: Query) -> Page:
         rest = [draft for draft in drafts if order[draft] > order.get(after or "", -1)]
         identity = next(iter(rest or drafts), None)
     elif identity not in drafts:
-        raise NotFoundError(f"example {identity!r}: no draft of the newest version of dataset {name!r}")
+        raise NotFoundError(f"example {identity!r}: is not a draft in the newest version of dataset {name!r}")
     row = None if identity is None else examples[examples.ids.index(identity)]
     address = site.links.page("review-drafts", dataset=name, id=identity)
     body = render(
@@ -247,7 +247,7 @@ def take_draft(store: Store, query: Query, texts: Texts) -> dict[str, Any]:
     with _changing:
         draft = stored_example(store, find_snapshot(store, name), identity)
         if not is_draft(draft.metadata):
-            raise InputError(f"example {identity!r}: is no draft any more, somebody has accepted it")
+            raise InputError(f"example {identity!r}: is already accepted")
         edited: dict[str, Any] = {}
         for field in _draft_fields(draft):
             column, _, part = field.name.partition(".")
@@ -342,7 +342,7 @@ def _add_traces(store: Store, traces: Sequence[str], texts: Texts) -> dict[str, 
     selection = TraceSelection(filter=chosen, keep_output_as_reference="reference" in texts)
     with _changing:
         added = add_traces(store, name, selection, source=f"production, by {by}")
-    counts, known = added.counts, "the dataset has this input already"
+    counts, known = added.counts, "the dataset already has this input"
     became = f"{counts.added} added" if len(traces) > 1 else "added" if counts.added else f"not added: {known}"
     masked = "".join(f"; masked: {kind} {n}" for kind, n in sorted(counts.masked.items()))
     return {"said": f"{name}: {became}; {added.n_examples} examples{masked}", "snapshot": added.snapshot}

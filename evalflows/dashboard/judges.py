@@ -25,7 +25,7 @@ def judge_page(site: Site, query: Query) -> Page:
     controls, biases, subjects = judges.judge_record(site.store, evaluator)
     if not any((versions, controls, biases, subjects)):
         root = site.store.layout.root
-        raise NotFoundError(f"judge {evaluator!r}: not in {root}, wanted one that has judged something")
+        raise NotFoundError(f"judge {evaluator!r}: not in {root}, wanted a judge that has judged something")
     anchored = judges.anchored_runs(site.store, evaluator)
     subject = _chosen(subjects, query)
     report, problem = _report(site, subject)
@@ -98,9 +98,7 @@ def _chosen(subjects: Sequence[judges.LabelledSubject], query: Query) -> judges.
             return subject
     if any(wanted.values()):
         given = ", ".join(f"{name} {value!r}" for name, value in wanted.items() if value)
-        raise InputError(
-            f"labels: got {given}, of which there are none, wanted one of the judge's labelled experiments"
-        )
+        raise InputError(f"labels: got {given}, which has no labels, wanted one of the judge's labelled experiments")
     return None
 
 

@@ -16,7 +16,7 @@ AT_ONCE = 8
 """Answers that are made at once: each may read much, and a flood of requests must leave threads for others."""
 WAIT_S = 30.0
 """Seconds that a request waits for its turn."""
-STOPPED = "stopped before it was done: the dashboard is ending, or nobody waits for this"
+STOPPED = "stopped before it was done: the dashboard is stopping, or nobody waits for this any more"
 
 
 class BusyError(Exception):

@@ -189,9 +189,9 @@ def _gain(n: int, total: int) -> str | None:
         return None
     after = f"±{reviewing.known_to(n + more):.2f}"
     return (
-        f"{more} labels tell a share to {after}"
+        f"{more} labels estimate a share to within {after}"
         if now is None
-        else f"{n} tell a share to ±{now:.2f}, {more} more to {after}"
+        else f"{n} estimate a share to within ±{now:.2f}, {more} more to within {after}"
     )
 
 

@@ -103,7 +103,7 @@ def row_of_finished(store: Store, experiment_id: str) -> ExperimentRow:
     (row,) = store.read("experiments", experiment_id)
     if row.state != "completed":
         raise InputError(
-            f"experiment {row.name!r} ({row.experiment_id}): got one that is not finished, wanted a finished one; "
+            f"experiment {row.name!r} ({row.experiment_id}): is not finished, wanted a finished one; "
             f"{continued_by(store, row.experiment_id)}"
         )
     return row

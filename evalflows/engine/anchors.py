@@ -184,7 +184,7 @@ def read_anchors(store: Store, spec: AnchorsSpec) -> Examples:
     if spec.dataset.startswith(SNAPSHOT):
         examples = load_snapshot(store, spec.dataset)
         if ANSWER not in (from_json(examples[0].metadata) or {}):
-            raise InputError(f"anchors {spec.dataset}: got other examples, wanted those of anchors")
+            raise InputError(f"anchors {spec.dataset}: got other examples, wanted a snapshot of anchors")
         return examples
     if not Path(located(spec.dataset)).suffix:
         raise InputError(f"anchors: got {spec.dataset!r}, wanted a file of rows, or the id of a snapshot of anchors")
@@ -199,7 +199,7 @@ def _frozen(store: Store, evaluator: PreparedEvaluator[Any]) -> PreparedEvaluato
     examples, of_pairs = read_anchors(store, judge.anchors), evaluator.scope == "pair"
     for example in examples:
         if isinstance(_answer_of(example)["outputs"], list) != of_pairs:
-            got, wanted = ("one answer", "a list of two") if of_pairs else ("a list", "one answer, as the judge judges")
+            got, wanted = ("one answer", "a list of two") if of_pairs else ("a list", "one answer")
             raise InputError(
                 f"anchors of {evaluator.name!r}: {example.example_id}: outputs: got {got}, wanted {wanted}"
             )

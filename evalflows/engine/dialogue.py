@@ -485,7 +485,7 @@ def _function(
     takes_newest = {"thread_id", "inputs"} <= names
     gets_messages = takes_newest or not names.isdisjoint(SAID)
     for name in [*(name for name in others if name in OF_WORLD), *others[0 if gets_messages else 1 :]]:
-        wanted = f"which there is {OF_WORLD[name]}" if name in OF_WORLD else f"wanted one of {', '.join(sorted(known))}"
+        wanted = f"which exists {OF_WORLD[name]}" if name in OF_WORLD else f"wanted one of {', '.join(sorted(known))}"
         raise InputError(f"{where}: {name_of(function)!r} asks for {name!r}, {wanted}")
     target = python(function, fields | {*others}, timeout_s, also=also)
 
@@ -551,7 +551,7 @@ def _chat_agent(spec: ChatTarget, complete: Complete, world: WorldClass | None, 
                 made = recorder.answered[n_before:] if recorder else []
                 return Turn(added, answer=Answer(None, latency_s=sum(call.row.latency_s or 0.0 for call in made)))
             if trial.world is None:
-                raise CallError("agent_failed", f"it calls {_named(calls[0])}, and there is no world with tools")
+                raise CallError("agent_failed", f"it calls {_named(calls[0])}, but there is no world with tools")
             for call in calls:
                 function = call.get("function") or {}
                 result = await trial.world.call(str(function.get("name")), function.get("arguments"))

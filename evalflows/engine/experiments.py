@@ -189,7 +189,7 @@ def check_code(owner: str, what: str, of_run: str, here: str, *, in_cluster: boo
             if in_cluster
             else "the same files; start the run again after a change, or with task_runner: threads"
         )
-        raise InputError(f"{process}: {what} of {owner}: got other code than that of the run, wanted {remedy}")
+        raise InputError(f"{process}: {what} of {owner}: got code other than the run's, wanted {remedy}")
 
 
 def experiment_of(run: Context, experiment_id: str) -> Experiment:

@@ -196,7 +196,7 @@ def _standing_in(own: Sequence[JudgeSpec], given: Sequence[JudgeSpec] | None, sc
     if given is None:
         return list(own)
     if panel := next((judge for judge in given if judge.use == PANEL), None):
-        raise InputError(f"--with: got the panel {panel.metric!r}, wanted its judges, each with the name of one before")
+        raise InputError(f"--with: got the panel {panel.metric!r}, wanted its judges, each named like an earlier one")
     prepared = [prepare_evaluator(evaluator, scope) for evaluator in own]
     names = [evaluator.metric for evaluator in own]
     judges = [p.name for p in prepared if connections_of([p]) or any(map(evaluator_may_call_unrecorded, p.all))]

@@ -60,7 +60,7 @@ def waiting_run(store: Store, reference: str) -> WaitingRun:
         if identity in runs:
             return runs[identity]
     waiting = ", ".join(runs) or "none"
-    raise NotFoundError(f"{reference!r} waits for no batch, wanted one of: {waiting}")
+    raise NotFoundError(f"{reference!r} does not wait for a batch, wanted one of: {waiting}")
 
 
 def _waiting(store: Store, identity: str, batches: list[Batch]) -> WaitingRun | None:

@@ -340,7 +340,7 @@ def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[E
             _check_connection(name, model, f"target {target.name!r}", spec)
         if not isinstance(target.target, ChatTarget) and any(has_reference(example.inputs) for example in examples):
             got = f"messages with files for a {target.target.kind} target"
-            raise InputError(f"target {target.name!r}: got {got}, wanted a chat model, which alone gets them there")
+            raise InputError(f"target {target.name!r}: got {got}, wanted a chat model, the only kind that gets them")
         check_conversations(target, examples)
     if isinstance(target, PythonTarget) and examples and may_call_models.records_calls(load(target.function)):
         _check_price_of_first_call(target, made, spec, examples[0])
@@ -381,7 +381,7 @@ def _check_actions(prepared: PreparedExperiment, examples: Sequence[ExampleRow])
             actions = [item.get("name") if isinstance(item, dict) else item for item in wanted.get("actions") or ()]
             named = (*actions, *(wanted.get("forbidden") or ()), *(wanted.get("at_most") or ()))
             for name in (name for name in named if name not in {*tools, None}):
-                print_note(f"{where}: {name!r} is no tool of the world, wanted {names_to_choose(name, tools)}")
+                print_note(f"{where}: {name!r} is not a tool of the world, wanted {names_to_choose(name, tools)}")
                 return
 
 
@@ -580,7 +580,7 @@ def _check_needs(evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]) -> None
             for metric in (other.name, *other.metrics)
         ]
         if late := [metric for metric in needs if metric in called_late]:
-            wanted = "the metric of one that needs no scores itself"
+            wanted = "the metric of an evaluator that needs no scores itself"
             raise InputError(f"evaluator {evaluator.name!r}: needs: got {late[0]!r}, wanted {wanted}")
         if not all(other.is_ours for other in others):
             continue
@@ -602,7 +602,7 @@ def _check_shared(evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]) -> Non
         for metric in evaluator.metrics if evaluator.is_ours else ():
             if (first := given.setdefault(metric, evaluator.name)) != evaluator.name:
                 takes = "prefix" in signature(evaluator.bound.function).parameters
-                wanted = "a `prefix`" if takes else "settings with which only one does"
+                wanted = "a `prefix`" if takes else "settings with which only one of them does"
                 raise InputError(f"evaluator {evaluator.name!r}: gives {metric!r}, as {first!r} does; wanted {wanted}")
 
 
@@ -635,7 +635,7 @@ def _check_names(prepared: PreparedExperiment) -> None:
         if given is not None:
             raise InputError(f"{where}: no evaluator gives {metric!r}, wanted one of {', '.join(names)}")
         wanted = names_to_choose(metric, dict.fromkeys(names))
-        without = "what is declared has no effect" if where == "metrics" else "its rule stays open"
+        without = "the declaration has no effect" if where == "metrics" else "its rule stays open"
         print_note(
             f"{where}: no evaluator is called {metric!r}, wanted {wanted}; {without} unless an evaluator returns a "
             "score of that name"

@@ -60,7 +60,7 @@ def bind_evaluator(spec: FallbackSpec, scope: Scope = "item") -> Bound:
         bound = replace(bound, is_of_all=True)
     if bound.is_of_all and spec.timeout_s is not None:
         raise InputError(
-            f"evaluator {spec.metric!r}: timeout_s: got it with one that compares all at once, wanted none"
+            f"evaluator {spec.metric!r}: timeout_s: got it for an evaluator that compares all at once, wanted none"
         )
     return replace(bound, parameters=parameters) if parameters else bound
 
@@ -234,7 +234,7 @@ def in_bundles(evaluators: Sequence[PreparedEvaluator[EvaluatorSpec]]) -> list[P
                 "that asks for complete"
             )
         if bound.asks_for("evaluations", "scores"):
-            raise InputError(f"{who}: got a judge of scores, wanted one that asks for none")
+            raise InputError(f"{who}: got a judge of scores, wanted one that does not ask for scores")
         of_bundle.setdefault(bundle, []).append(evaluator)
     members = {bundle: tuple(found) for bundle, found in of_bundle.items()}
     return [replace(each, bundled=members.get(each.spec.bundle or "", ())) for each in evaluators]

@@ -61,7 +61,7 @@ def read_results(source: str, format: str | None = None) -> list[SystemResults]:
         return _read_file(path, source, format)
     paths = [each for each in sorted(Path(path.anchor).glob(str(path.relative_to(path.anchor)))) if each.is_file()]
     if not paths:
-        raise InputError(f"{source}: got no file of that pattern, wanted results")
+        raise InputError(f"{source}: no file matches, wanted results")
     return [results for each in paths for results in _read_file(each, str(each), format)]
 
 
@@ -107,7 +107,7 @@ def _read(raw: bytes, where: str, named: str | None) -> list[SystemResults]:
         found = [*kind.read(content, where)]
         results = [*assembled(found, kind, where)] if found else []
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{where}: not as {kind.title} writes it: {describe(error)}") from error
+        raise InputError(f"{where}: not in the format that {kind.title} writes: {describe(error)}") from error
     if not results:
         raise InputError(f"{where}: got no results of {kind.title}, wanted at least one")
     return results

@@ -453,9 +453,9 @@ class Batches:
                 if call_id is None:
                     wrong["cannot be read"] += bool(line.strip())
                 elif call_id not in of_batch:
-                    wrong["of no call of this batch"] += 1
+                    wrong["for a call that is not in this batch"] += 1
                 elif call_id in seen:
-                    wrong["for a call that has one before"] += 1
+                    wrong["for a call that already has one"] += 1
                 else:
                     seen.add(call_id)
                     if call_id in mine:

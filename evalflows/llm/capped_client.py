@@ -154,7 +154,7 @@ class Door:
         """Say once that a server closes its connections, so that every answer opens one."""
         if not self._has_said:
             self._has_said = True
-            print_note(f"{url} closes the connection after each answer; latencies leave out the time to open one")
+            print_note(f"{url} closes the connection after each answer; latencies exclude the time to open one")
 
 
 class _Warming:

@@ -74,7 +74,7 @@ def _how(name: str, sent: Request) -> str:
     if name in _OTHER_NAME:
         return f"with {_OTHER_NAME[name]} in place of {name}"
     if name == "temperature":
-        return f"without the temperature {sent[name]:g}, so by its own"
+        return f"without the temperature {sent[name]:g}, so with its default"
     return "with strict schemas, whose bounds are checked here"
 
 

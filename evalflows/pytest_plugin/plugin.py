@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     parser.getgroup("evalflows").addoption(
         "--junit-examples",
         action="store_true",
-        help="list every answer of the experiments in the report of --junit-xml too, those that are wrong as skipped",
+        help="also list every answer of the experiments in the report of --junit-xml, wrong ones as skipped",
     )
     if pluginmanager.is_blocked("langsmith_plugin") or find_spec("langsmith") is None:  # whose plugin adds it itself
         said = "list each test marked langsmith with its result, feedback and time"

@@ -126,7 +126,7 @@ def _standing(
     found = standing(reader, compared, [*metrics])
     listed, by = _and([names[identity] for identity in compared]), _and(found.metrics)
     if not by:
-        return f"{listed} cannot be told apart: they share no metric of the gate that can tell", None
+        return f"{listed} cannot be told apart: they share no metric of the gate that can distinguish them", None
     if found.best is not None:
         others = [other for other in compared if other != found.best]
         beaten = [f"than {names[other]} in {_and(found.better[found.best, other])}" for other in others]

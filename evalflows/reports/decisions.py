@@ -616,8 +616,8 @@ def _of_versions(decision: Decision, experiments: Mapping[str, "_Experiment"]) -
     kinds = {name: answered_by(row.target_kind, row.target, row.spec) for name, row in rows}
     if unknown := [name for name, row in rows if kinds[name] == "http" and row.application_version is None]:
         yield (
-            f"the version of the {' and the '.join(unknown)} is not known: the HTTP application does not say it, and "
-            f"may have changed (version, version_url or version_header in the spec says it)"
+            f"the version of the {' and the '.join(unknown)} is unknown: the HTTP application does not report it, and "
+            f"may have changed (set version, version_url or version_header in the spec)"
         )
 
 
@@ -649,7 +649,7 @@ def _of_looks(store: Store, decision: Decision, experiments: Mapping[str, "_Expe
         )
     for other in looks_until(store, look):
         if other.is_reading:
-            yield f"look {other.number} at the final examples was a reading of single ones by {other.by or 'somebody'}"
+            yield f"look {other.number} at the final examples: {other.by or 'somebody'} read single ones"
         if other.again:
             yield f"look {other.number} at the final examples, beyond the {other.allowed} allowed: {other.again}"
 

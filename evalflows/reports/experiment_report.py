@@ -250,10 +250,10 @@ class UnpricedCalls:
         why = f"the texts of {calls}, whose usage was not reported"
         if self.waiting == self.estimated_calls:
             most = self.estimated_usd
-            return f"{calls} wait for batches, at most {most:.4f} USD: {self.spent_usd - most:.4f} USD spent besides"
+            return f"{calls} wait for batches, at most {most:.4f} USD; {self.spent_usd - most:.4f} USD already spent"
         if self.waiting:
             why += f" or which wait for batches ({self.waiting})"
-        more = f", beside {self.calls} calls of unknown cost" if self.calls else ""
+        more = f", besides {self.calls} calls of unknown cost" if self.calls else ""
         return f"{self.spent_usd:.4f} USD spent, of which {self.estimated_usd:.4f} estimated from {why}{more}"
 
     @property

@@ -89,7 +89,7 @@ def legend(grid: "Grid", best: str = MARKS["best"], alike: str = MARKS["may_be_b
         return ""
     level = f"{grid.best.confidence_level:.0%}"
     corrected = f"{level}, corrected for all {len(grid.cells)} cells"
-    said = "" if grid.best.reason else f"; {alike}: cannot be told from it ({corrected})"
+    said = "" if grid.best.reason else f"; {alike}: cannot be told apart from it ({corrected})"
     return f"[{level} interval of the cell alone]; {best}: best mean{said}"
 
 

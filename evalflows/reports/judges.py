@@ -261,7 +261,7 @@ class JudgeReport:
         if "powered_mean" in observed and (why := observed["no_powered_mean"] or observed["powered_mean"]["reason"]):
             warnings.append(f"no prediction-powered interval: {why}")
         if observed["n_left_out"]:
-            warnings.append(f"{observed['n_left_out']} labelled are left out: not from a random sample, or not judged")
+            warnings.append(f"{observed['n_left_out']} labels are left out: not from a random sample, or not judged")
         if observed.get("n_split"):
             warnings.append(f"people are evenly split on {observed['n_split']}, which are left out")
         if observed["drawn_unevenly"]:

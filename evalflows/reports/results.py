@@ -495,7 +495,7 @@ def _not_applicable(results: Sequence[Result]) -> Iterator[Remark]:
 
 def _no_range(results: Sequence[Result]) -> Iterator[Remark]:
     for metric in dict.fromkeys(result.metric for result in results if result.leaves_shares):
-        what = f"{metric}: no range is declared, so its interval leaves 0 to 1"
+        what = f"{metric}: no range is declared, so its interval exceeds 0 to 1"
         yield Remark("no_range", f"{what}; if no value can, declare metrics: {{{metric}: {{range: [0, 1]}}}}")
 
 

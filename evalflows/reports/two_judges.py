@@ -154,9 +154,9 @@ def _cost(metric: MetricOfTwo) -> Iterator[Remark]:
     if all(judge.calls == 0 and not judge.calls_cached for judge in judges):
         return
     texts = [each_text(judge) for judge in judges]
-    text = f"{metric.metric}: a judgement costs {texts[0]} before, {texts[1]} now: "
+    text = f"{metric.metric}: a judgement cost {texts[0]} before, costs {texts[1]} now: "
     if saving is None or not metric.before.usd_each:
-        why = "the saving is unknown, since nothing of one was paid with a known price"
+        why = "the saving is unknown, since no judgement of one judge has a known price"
         yield Remark(about="cost", text=f"{text}{why}")
         return
     text += f"{'saves' if saving >= 0 else 'costs more:'} {abs(saving) / metric.before.usd_each:.0%}, "
@@ -164,8 +164,8 @@ def _cost(metric: MetricOfTwo) -> Iterator[Remark]:
     if metric.labels is not None:
         text += f"against people's labels it changes {_change(metric.labels)}"
     else:
-        changed = f"{1 - (metric.share.share or 0):.1%} are judged otherwise"
-        text += f"{changed}, and no labels of people say which judge is right"
+        changed = f"{1 - (metric.share.share or 0):.1%} are judged differently"
+        text += f"{changed}, and no human labels show which judge is right"
     yield Remark(about="cost", text=text)
 
 

@@ -347,7 +347,7 @@ def opened_attachments(attachments: Any, content: Base64) -> Any:
 
 def _given(attachment: Attachment, content: Base64) -> str:
     if (given := content(attachment)) is None:
-        raise InputError(f"attachment {attachment.label}: got no content, since it was erased or is of another store")
+        raise InputError(f"attachment {attachment.label}: got no content, since it was erased or is in another store")
     return given
 
 

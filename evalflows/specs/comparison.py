@@ -179,9 +179,9 @@ class ComparisonSpec(ComparedRunSettings, CompareSpec, _Compared):
             if missing := [name for name in ("experiments", "evaluators") if not getattr(self, name)]:
                 raise ValueError(f"{missing[0]}: got none, wanted {wanted}")
         elif self.evaluators:
-            raise ValueError(f"votes: got evaluators beside them, wanted {wanted}")
+            raise ValueError(f"votes: got them with evaluators, wanted {wanted}")
         elif self.batch is not None:
-            raise ValueError("batch: got it beside votes, which are recorded already, wanted neither")
+            raise ValueError("batch: got it with votes, which are already recorded, wanted one of them")
         return self
 
     @property

@@ -207,7 +207,7 @@ def describe(error: BaseException) -> str:
     try:
         text = " ".join(str(error).split())
     except Exception as fault:  # of the user's own type of exception
-        text = f"its text cannot be made: {type(fault).__name__}"
+        text = f"its text cannot be built: {type(fault).__name__}"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

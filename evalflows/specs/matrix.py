@@ -84,7 +84,7 @@ def expanded(spec: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(first_problem(error, "matrix")) from None
     if not isinstance(targets, list | tuple) or len(targets) != 1:
         got = f"{len(targets)} targets" if isinstance(targets, list | tuple) else "no list of targets"
-        raise ValueError(f"matrix: got {got}, wanted one, whose fields it varies")
+        raise ValueError(f"matrix: got {got}, wanted one target, whose fields it varies")
     base = targets[0].model_dump(exclude_unset=True) if isinstance(targets[0], BaseModel) else targets[0]
     if not isinstance(base, dict) or base.get("kind") not in _KINDS:
         return rest  # the spec's own checks say what is wrong
@@ -235,7 +235,7 @@ def _named(cells: Sequence[_Cell], factors: Mapping[str, Sequence[_Level]], temp
         name = "".join(_filled(template or every, cell))
         if name in named:
             raise ValueError(
-                f"matrix: name: got {template!r}, by which two are called {name!r}, wanted such as {every}"
+                f"matrix: name: got {template!r}, which names two targets {name!r}, wanted a name such as {every}"
             )
         named[name] = cell
     return named

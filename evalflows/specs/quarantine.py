@@ -75,6 +75,6 @@ def refuse_expired(entries: Sequence[QuarantineSpec], today: date) -> None:
     for entry in entries:
         if entry.until < today:
             raise InputError(
-                f"quarantine: {entry.name}: got until {entry.until}, which is over: wanted a later day, or no such "
+                f"quarantine: {entry.name}: got until {entry.until}, which has passed: wanted a later day, or no such "
                 f"entry ({entry.reason})"
             )

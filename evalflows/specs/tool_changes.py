@@ -30,7 +30,7 @@ def refuse_changes(given: ExperimentSpec, changed: ExperimentSpec) -> None:
     for path, old, new in differences(given.model_dump(mode="json"), changed.model_dump(mode="json")):
         if not _may_change(path, old, new):
             raise InputError(
-                f"changes: got {'.'.join(map(str, path))}, wanted only {ALLOWED}: a person decides on all else"
+                f"changes: got {'.'.join(map(str, path))}, wanted only {ALLOWED}: a person decides on everything else"
             )
 
 

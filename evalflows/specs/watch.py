@@ -42,7 +42,7 @@ def check_dimension(name: str) -> str:
     """Return what slices windows. Raise ValueError unless it is known."""
     key = name.removeprefix(OF_METADATA)
     if name not in DIMENSIONS and (key in ("", name) or '"' in key):
-        raise ValueError(f"got {name!r}, wanted one of {', '.join(DIMENSIONS)}, or such as metadata.plan")
+        raise ValueError(f"got {name!r}, wanted one of {', '.join(DIMENSIONS)}, or a path such as metadata.plan")
     return name
 
 
@@ -133,7 +133,7 @@ class WatchSpec(SpecModel):
         for entry in self.slices:
             dimension, is_one, value = entry.partition("=")
             if bool(is_one) != bool(value):
-                raise ValueError(f"slices: got {entry!r}, wanted such as version=1.4")
+                raise ValueError(f"slices: got {entry!r}, wanted a slice such as version=1.4")
             if entry != ALL:
                 try:
                     check_dimension(dimension)

@@ -80,7 +80,7 @@ class FilesBeside:
         self.were_read = True
         path = permitted_path(Path(os.path.normpath(self._folder / name)), name)
         if not path.is_relative_to(self._folder):
-            raise InputError(f"got a path that leads out of {self._folder}, wanted one of a file in it")
+            raise InputError(f"got a path that leads out of {self._folder}, wanted a file in it")
         try:
             check_regular(path)
             with path.open("rb") as file:

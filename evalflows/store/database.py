@@ -282,7 +282,7 @@ def catalog_problem(layout: Layout) -> CatalogProblem | None:
     if not os.path.lexists(path):
         return None
     if not stat.S_ISREG(path.lstat().st_mode):  # to open a pipe would take for ever
-        return CatalogProblem("is no regular file", is_outdated=False)
+        return CatalogProblem("is not a regular file", is_outdated=False)
     with duckdb.connect() as connection:
         _create_catalog_of_others(connection, layout.root)
         try:

@@ -104,7 +104,7 @@ def edit_example(
         raise NotFoundError(f"example {identity!r}: not in the newest version of dataset {name!r}")
     before = old[known[identity]]
     if content_key(before) != seen:
-        raise InputError(f"example {identity!r}: has changed since it was shown, wanted a look at its newest version")
+        raise InputError(f"example {identity!r}: has changed since it was shown, wanted its newest version")
     after = [] if changes is None else [*to_examples([(1, {**row_of(before), **changes})], "example")]
     kept = (row for row in old if row.example_id == identity or not is_erased(row.inputs))
     rows = draft(row for each in kept for row in (after if each.example_id == identity else [each]))

@@ -175,7 +175,7 @@ class _Examiner:
             for path, problem in broken_links(layout, fs, decision):
                 yield Finding("damaged", path, problem, "restore it from a backup, or decide the gate again")
         for name in deleted_decisions(self._store):
-            problem = "the decision was deleted, or its gate was killed as it wrote it"
+            problem = "the decision was deleted, or its gate was killed while writing it"
             yield Finding("damaged", layout.sealed("decisions", name), problem, "restore it, or decide the gate again")
 
     def _catalog(self) -> Iterator[Finding]:
@@ -229,12 +229,12 @@ class _Examiner:
                 remedy = f"{hints.receive().code} stores them, unless it is still running"
             elif path.suffix == ".damaged" and owner == RECEIVED:
                 problem = "requests of the receiver's journal that could not be stored"
-                remedy = "their spans are missing; delete the file if you can do without"
+                remedy = "their spans are missing; delete the file if you can do without them"
             elif path.suffix == ".damaged":
                 problem = "lines of the spool that cannot be read"
                 remedy = f"{self._continued(owner)}, which repeats them; then delete the file"
             elif owner == BATCHES:
-                problem, remedy = "calls that wait for batches", f"{hints.resume(path.name).code} goes on waiting"
+                problem, remedy = "calls that wait for batches", f"{hints.resume(path.name).code} continues to wait"
             else:
                 continue
             yield Finding("note", str(path), problem, remedy)
@@ -255,7 +255,7 @@ def _erased(file: StoredFile, rows: pa.Table) -> Iterator[Finding]:
         count = sum(map(is_erased, rows.column("inputs").to_pylist()))
         day = rows.schema.metadata[ERASED_KEY].decode(errors="replace")
         problem = f"{count} of {rows.num_rows} examples erased, last on {day}"
-        yield Finding("note", file.path, problem, "nothing needs to be done; its id is that of the content before")
+        yield Finding("note", file.path, problem, "nothing needs to be done; its id is that of the earlier content")
 
 
 def _problems(file: StoredFile, rows: pa.Table) -> Iterable[str]:
@@ -280,7 +280,7 @@ def _problems(file: StoredFile, rows: pa.Table) -> Iterable[str]:
         yield f"has rows of {table.owner} {sorted(map(str, others))[0]}, wanted only {wanted}"
     is_whole = file.table == "examples" and file.is_sealed and ERASED_KEY not in (rows.schema.metadata or {})
     if is_whole and snapshot_id(to_rows("examples", rows)) != file.owner:
-        yield f"has other examples than {file.owner} is a hash of"
+        yield f"the hash of its examples is not {file.owner}"
     if file.is_sealed or file.is_packed:
         keys = rows.select(list(table.key)).group_by(list(table.key)).aggregate([([], "count_all")])
         repeated = rows.num_rows - keys.num_rows

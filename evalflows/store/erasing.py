@@ -434,7 +434,7 @@ class Selection:
     def __post_init__(self) -> None:
         """Raise InputError if nothing is named."""
         if self.dataset is not None and not (self.examples or self.where):
-            raise InputError("dataset: got no example or field of metadata, wanted one that says what to erase in it")
+            raise InputError("dataset: got no example or field of metadata, wanted one to select what to erase")
         if not self.kind:
             raise InputError("got nothing to erase, wanted an example, a trace, a session, a user or a reviewer")
 

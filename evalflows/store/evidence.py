@@ -39,8 +39,8 @@ class Verified:
     @property
     def text(self) -> str:
         if self.manifest is None:
-            return f"{self.n_files} files are as runs wrote them; the decision has no manifest that names its evidence"
-        return f"the decision and the {self.n_files} files of its evidence are as runs wrote them"
+            return f"{self.n_files} files are unchanged since runs wrote them; no manifest names its evidence"
+        return f"the decision and the {self.n_files} files of its evidence are unchanged since runs wrote them"
 
 
 def evidence_on(store: Store, owners: Collection[str]) -> Evidence:

@@ -398,7 +398,7 @@ def _read_kept(target: Path, root: str) -> dict[str, _Kept]:
     if not target.is_file():
         raise InputError(f"{target}: got a folder, wanted a file")
     if Path(f"{target}.wal").exists():  # DuckDB would apply its changes to the new file
-        raise InputError(f"{target}: another program writes it ({target}.wal exists), wanted a file that is closed")
+        raise InputError(f"{target}: another program is writing it ({target}.wal exists), wanted a closed file")
     try:
         with duckdb.connect(str(target), read_only=True) as connection:
             noted = connection.execute("select name, state, rows, store from source.exported").fetchall()
@@ -476,7 +476,7 @@ def _lock_folder(folder: Path) -> Iterator[None]:
         raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from error
     try:
         if not try_lock(descriptor):
-            raise InputError(f"{folder}: another export writes there; wait until it has ended, then try again")
+            raise InputError(f"{folder}: another export is writing there; wait until it has ended, then try again")
         yield
     finally:
         os.close(descriptor)

@@ -111,7 +111,7 @@ def stage_renamed(layout: Layout, fs: Any, part: str, path: str) -> Iterator[Sta
     """Take a file in a folder for a staged one, as it is: `place` gives it its name. Raise StorageError if damaged."""
     digest = sha256_of(fs, part, state_of(layout, fs, part))
     if digest is None:
-        raise StorageError(f"{part}: the file has gone, wanted the rows of its owner")
+        raise StorageError(f"{part}: the file is gone, wanted the rows of its owner")
     with storage_errors(part):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         yield StagedFile(path, Content(digest, fs.size(part)), partial(_rename, Path(part), Path(path)))

@@ -137,7 +137,7 @@ def refuse_final(loaded: "LoadedDataset", final: Sequence[Inputs]) -> None:
         count = f"{len(same)} example{'' if len(same) == 1 else 's'}"
         raise InputError(
             f"dataset {loaded.name or loaded.source!r}: got {count} with the inputs of final ones, such as {named}, "
-            "wanted others: only a release gate runs these, under whatever split, id or name"
+            "wanted others: only a release gate runs these, whatever their split, id or name"
         )
 
 

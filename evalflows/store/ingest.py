@@ -174,8 +174,8 @@ def selected_examples(examples: Examples, spec: DatasetSpec, *, final: bool) -> 
     accepted = [index for index in places if index not in drafts] if drafts else places
     if not accepted:
         raise InputError(
-            f"dataset {spec.name or spec.snapshot or spec.path!r}: got {len(places)} drafts and nothing else, wanted "
-            "examples that somebody has accepted (the page Review), or `drafts: true` to try them"
+            f"dataset {spec.name or spec.snapshot or spec.path!r}: got only drafts ({len(places)}), wanted "
+            "accepted examples (the page Review), or `drafts: true` to try them"
         )
     n_drafts, places, n_left_out = len(places) - len(accepted), accepted, 0
     if n_final := sum(splits[index] == FINAL for index in places):

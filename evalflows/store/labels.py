@@ -333,7 +333,7 @@ def _label(
     other: str | None = None,
 ) -> LabelRow:
     if label_value is None:
-        raise InputError("winner: got one of a trace, wanted a value, a label or feedback")
+        raise InputError("winner: got one for a trace, wanted a value, a label or feedback")
     labeller = _text(row, "labeller")
     return LabelRow(
         label_id=derived_id(subject, other, metric, labeller),

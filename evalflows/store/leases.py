@@ -242,7 +242,7 @@ class ObjectLease:
     def check(self) -> None:
         """Raise StorageError if the lease was lost: nobody renewed it in time, and another process may work now."""
         if self._is_lost:
-            raise StorageError(f"{self._path}: the lease was lost, so another process may have gone on with the work")
+            raise StorageError(f"{self._path}: the lease was lost, so another process may have continued the work")
 
     def release(self) -> None:
         """Stop renewing the lease and remove it, unless another process has it by now."""

@@ -85,7 +85,7 @@ class Schema:
         query = "select relname from pg_class where relnamespace = $1::regnamespace order by relname limit 1"
         if found := await self._connection.fetchval(query, identifier(self._name)):
             raise InputError(
-                f"schema {self._name!r}: got {found!r} of something else in it, wanted a new or empty schema"
+                f"schema {self._name!r}: got {found!r}, which no export wrote, wanted a new or empty schema"
             )
         await self._connection.execute(f"create table {self.full(MARK)} ({_MARK_COLUMNS})")
         about = quoted("one row per table_name: the state of a table, and when it was written")

@@ -166,7 +166,7 @@ class _Worker:
         deadline = time.monotonic() + seconds
         while not self._connection.poll(POLL_S):
             if stop.is_set():
-                raise StoppedError("the query was given up")
+                raise StoppedError("the query was abandoned")
             if time.monotonic() > deadline:
                 raise InputError(_too_long(limits))
         return bytes(self._connection.recv_bytes(2 * limits.result_bytes))

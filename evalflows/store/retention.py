@@ -346,7 +346,7 @@ def retain(store: Store, spec: RetentionSpec, by: str | None, elsewhere: Elsewhe
             try:
                 rows = _erase_planned(store, erasing.new_plan(RULE, rule, by, subjects), elsewhere).rows
             except InputError as error:  # a process has just begun to work on some of it
-                print_note(f"{rule}: waits for the next time: {error}")
+                print_note(f"{rule}: put off until the next time: {error}")
                 rows = {}
             done.append(Retained(rule=rule, rows=rows))
         for rule, groups in _groups(store, spec):

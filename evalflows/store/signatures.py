@@ -117,7 +117,7 @@ def signature_of(store: Store, row: Signable, signers: Path, names: Sequence[str
     except OSError as error:
         raise InputError(f"{signers}: {error.strerror or error}, wanted {_SIGNERS}") from error
     if not any(map(_SIGNER.match, listed.splitlines())):
-        raise InputError(f"{signers}: got no such line, wanted {_SIGNERS}")
+        raise InputError(f"{signers}: got no signer, wanted {_SIGNERS}")
     problems = list[str]()
     for statement, signature in _signatures(store, _id(row)):
         said = _statement(statement)
@@ -175,10 +175,10 @@ def _difference(store: Store, row: Signable, said: Mapping[str, Any]) -> str | N
     there = _fields(row)
     changed = sorted(name for name in {*there, *said["row"]} if there.get(name) != said["row"].get(name))
     if changed:
-        return f"has another {changed[0]} than was signed"
+        return f"its {changed[0]} has changed since it was signed"
     for experiment, figures in said["figures"].items():
         if _figures(store, experiment) != figures:
-            return f"{experiment} has other figures than when it was signed"
+            return f"the figures of {experiment} have changed since it was signed"
     return None
 
 

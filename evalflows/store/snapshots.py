@@ -467,7 +467,7 @@ def check_content(store: Store, identity: str, frozen: Iterable[ExampleRow] = ()
         has_erased = any(map(is_erased, stored.texts("inputs")))
         if not has_erased or (known and any(content_digest(example) not in known for example in left)):
             path = store.layout.sealed("examples", identity)
-            raise StorageError(f"{path}: has other examples than {identity} is a hash of; {ADVICE}")
+            raise StorageError(f"{path}: the hash of its examples is not {identity}; {ADVICE}")
         if not known:
             return
     _note_content(store, identity)
@@ -508,7 +508,7 @@ def make_current(
     if before is not None and of_before != source and not store.query(_SHARED, [before, identity]):
         print_note(
             f"dataset {name!r} is now {source}, which shares no example with its version before, {of_before}: if these "
-            "are two datasets, give one another `name`"
+            "are two datasets, give one of them another `name`"
         )
     _refer(store, name, identity, before, since, source=source, description=description, metadata=metadata)
 

@@ -425,7 +425,7 @@ def _of_json(file: BinaryIO, path: str) -> Iterator[Record]:
         raise InputError(f"{path}: is empty, wanted at least one record")
     _, line = first
     if line is not None and not _is_text(line):
-        raise InputError(f"{path}: is no text, wanted JSON lines, JSON, CSV or Parquet (.gz if it is gzipped)")
+        raise InputError(f"{path}: got binary data, wanted JSON lines, JSON, CSV or Parquet (.gz if it is gzipped)")
     if line is None or (value := _parsed(line)) is not None:
         if line is not None and isinstance(value, list):
             yield from _elements(line, path)

@@ -45,9 +45,9 @@ def test_a_gate_says_that_its_rules_differ_from_the_file_at_the_commit(
     assert said(spec, "tags=[tried]", "max_concurrency=3") is None
     differ = said(spec, "final_looks=9", "gates.0.thresholds.exact_match=0.5")
     assert differ and differ.startswith("the rules differ from spec.yaml at commit ")
-    assert differ.endswith(": gates.0.thresholds.exact_match is 0.5, there 0.9; and 1 more")
+    assert differ.endswith(": gates.0.thresholds.exact_match is 0.5 here, 0.9 there; and 1 more")
     write(tmp_path / "copy.yaml", gates=[FLOOR | {"thresholds": {"exact_match": 0.5}}])
-    assert (said(tmp_path / "copy.yaml") or "").startswith("the rules are not committed: there is no copy.yaml at")
+    assert (said(tmp_path / "copy.yaml") or "").startswith("the rules are not committed: copy.yaml at")
 
     write(spec, gates=[FLOOR | {"thresholds": {"exact_match": 0.5}}])
     for command in ("gate", "run"):
@@ -73,7 +73,7 @@ def test_a_gate_says_that_the_file_of_its_dataset_is_not_that_at_the_commit(
         return uncommitted_rules(Path("spec.yaml"), load_experiment("spec.yaml", changes)) or ""
 
     assert not said()
-    assert said("dataset=data/other.jsonl").endswith("dataset.path is 'data/other.jsonl', there 'data/qa.jsonl'")
+    assert said("dataset=data/other.jsonl").endswith("dataset.path is 'data/other.jsonl' here, 'data/qa.jsonl' there")
     Path("data/qa.jsonl").write_text("".join(lines[:6]))
-    assert said() == "data/qa.jsonl is not what it is at the commit"
-    assert said("final_looks=9").endswith("; data/qa.jsonl is not what it is at the commit")
+    assert said() == "data/qa.jsonl has changed since the commit"
+    assert said("final_looks=9").endswith("; data/qa.jsonl has changed since the commit")

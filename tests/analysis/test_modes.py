@@ -78,7 +78,7 @@ def test_a_file_gets_new_modes_and_a_second_search_adds_and_pays_nothing() -> No
         command = ["modes", "find", "noted", "--connection", "judge"]
         first = CliRunner(env={"EVALFLOWS_CONNECTIONS": "connections.yaml"}).invoke(cli, command)
         assert first.exit_code == 0, first.output
-        assert "13 failures, 13 with a note; 1 are like no other" in first.output
+        assert "13 failures, 13 with a note; 1 are unlike any other" in first.output
         text = Path("failure_modes.yaml").read_text()
         assert text.startswith("# ours\nmodes:\n- {name: late, definition: It is late.}\n- name: rude_x_y\n")
         assert load_taxonomy("failure_modes.yaml").names == ["late", "rude_x_y", "late_2"]
@@ -134,7 +134,7 @@ def test_a_model_says_what_went_wrong_and_topics_are_those_of_a_random_share() -
         assert "8 to describe, got at most 7 calls" in find("--max-calls", "7")
         assert endpoint.calls == 0
         first = " ".join(find().split())
-        assert "8 failures, 7 with a note; 0 are like no other in 1 the model found nothing to say" in first, first
+        assert "8 failures, 7 with a note; 0 are unlike any other in 1 the model found nothing to say" in first, first
         assert load_taxonomy("failure_modes.yaml").names == ["a_group", "a_group_2"] and endpoint.calls == 8 + 2
         assert "nothing to add" in find() and endpoint.calls == 10
     topics = ["modes", "find", "silent", "--topics"]

@@ -46,7 +46,7 @@ def test_an_incident_is_listed_shown_and_acknowledged(store: Store, production: 
     assert (closed["state"], closed["ended_code"]) == ("closed", "closed_by_person")
     refused = evalflows("alerts", "ack", incident.incident_id, code=2).stderr
     assert (
-        refused == f"evalflows: incident {incident.incident_id}: got one that is closed, wanted one that is not over\n"
+        refused == f"evalflows: incident {incident.incident_id}: is closed, wanted an open or acknowledged incident\n"
     )
 
 

@@ -102,5 +102,5 @@ def test_unknown_and_unfinished_names(store: Store) -> None:
     assert "experiment 'supports': not in" in asked("supports").stderr
     unfinished = asked("exp-1", "half")
     assert unfinished.exit_code == 2
-    assert "'half' (exp-2): got one that is not finished" in unfinished.stderr
+    assert "'half' (exp-2): is not finished" in unfinished.stderr
     assert store.query("select count(*) from source.checks") == [(0,)], "nothing is half done"

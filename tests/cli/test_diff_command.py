@@ -282,5 +282,5 @@ def test_an_interval_beyond_0_to_1_says_that_no_range_is_declared(past: Past) ->
         " ".join(called("diff", *pair, "--where", "true").output.split())
         for pair in (("exp-002", "exp-003"), ("exp-003", "exp-004"))
     )
-    assert "share: no range is declared, so its interval leaves 0 to 1; if no value can, declare" in undeclared
+    assert "share: no range is declared, so its interval exceeds 0 to 1; if no value can, declare" in undeclared
     assert "no range" not in all_declared

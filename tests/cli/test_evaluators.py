@@ -165,8 +165,8 @@ def test_a_trial_can_be_kept_as_an_experiment_that_is_no_baseline() -> None:
     assert [one["mean"] for one in shown["metrics"] if one["metric"] == "exact_match"] == [1.0]
     assert shown["next"] == f"evalflows show {identity} --all", "not to approve it"
     refused = asked("baseline", "approve", identity)
-    assert refused.exit_code == 2 and "got the tag 'trial', wanted one that gates may compare with" in refused.stderr
-    with pytest.raises(InputError, match="got the tag 'trial', wanted one that a gate may decide on"):
+    assert refused.exit_code == 2 and "got the tag 'trial', wanted a baseline that gates may use" in refused.stderr
+    with pytest.raises(InputError, match="got the tag 'trial', wanted a run that gates may decide on"):
         decide_on(identity, None, GateSpec(thresholds={"exact_match": 0.5}))
     as_json = evaluators("exact_match", "--try", row, "--keep", "--format", "json")
     (scored,) = json.loads(as_json.stdout)

@@ -63,7 +63,7 @@ def test_preferences_are_examples_for_a_prompt(compared: Compared) -> None:
         "Examples, each with a better and a worse answer:\n\n## Example 1\n\nQuestion:\nq0?\n\n"
         "Better answer:\nschön\nund gut\n\nWorse answer:\nnew on q0\n"
     )
-    assert shown.stderr.endswith("1 flipped; in the prompt, so no test of it: q0\n")
+    assert shown.stderr.endswith("1 flipped; they are in the prompt, so they cannot test it: q0\n")
     one, two = (export("cmp-1", "--metric", "tone", "--few-shot", str(n)) for n in (1, 2))
     assert two.stdout.startswith(one.stdout) and two.stdout.count("## Example") == 2
     found = preferences_of(Store(), "cmp-1", "tone")

@@ -72,10 +72,10 @@ def test_a_dataset_grows_and_the_same_traces_add_nothing(store: Store) -> None:
     produce(store, trace("a", "How?"), trace("b", "Why?", minute=1))
     said()
     before = examples()
-    assert "2 examples; 0 added, 2 unchanged\n  left out: 2 in the dataset already" in said()
+    assert "2 examples; 0 added, 2 unchanged\n  left out: 2 already in the dataset" in said()
     assert Store().query("select count(*) from source.dataset_versions") == [(1,)]
     produce(store, trace("c", "Who?", minute=2), trace("d", " how? ", minute=3))
-    assert "3 examples; 1 added, 2 unchanged\n  left out: 3 in the dataset already" in said()
+    assert "3 examples; 1 added, 2 unchanged\n  left out: 3 already in the dataset" in said()
     assert [example.example_id for example in examples()] == [*(one.example_id for one in before), trace_id("c")]
     assert version_metadata()["added"] == 1
 

@@ -253,7 +253,9 @@ def test_baselines_are_approved_listed_and_told_apart(new_folder: Callable[[], F
     assert unknown.stderr.startswith("evalflows: metric: got 'tone', wanted one of exact_match")
     assert folder("show", candidate, "--against", baseline).exit_code == 2
     approved = folder("baseline", "approve", candidate, "--name", "other", "--reason", "as agreed")
-    assert approved.exit_code == 0 and f"said FAIL of this experiment: evalflows explain {decision}" in approved.stderr
+    assert (
+        approved.exit_code == 0 and f"decided FAIL on this experiment: evalflows explain {decision}" in approved.stderr
+    )
 
 
 @pytest.mark.slow

@@ -91,7 +91,7 @@ def test_each_kind_rests_on_passages_and_is_paid_once(store: Store) -> None:
         assert "8 examples; 8 drafts added (simple 2, several 2, unanswerable 2, adversarial 2)" in out
         assert "8 calls paid" in out and endpoint.calls == 8
         out = generated("docs", "-n", "8")
-        assert "0 drafts added" in out and "8 in the dataset before" in out and "0 calls paid" in out
+        assert "0 drafts added" in out and "8 already in the dataset" in out and "0 calls paid" in out
         assert endpoint.calls == 8
     rows = {row["metadata"]["kind"]: row for row in rows_of("qa")}
     several, unanswerable = rows["several"], rows["unanswerable"]
@@ -178,7 +178,7 @@ def test_a_budget_ends_it_with_what_was_paid_and_a_killed_one_goes_on(store: Sto
         assert endpoint.calls == 0
         out = generated("docs", "-n", "8", "--budget", "0.004", to="cheap")
         n_paid = endpoint.calls
-        assert 0 < n_paid < 8 and f"{8 - n_paid} not asked, as the budget is spent" in out
+        assert 0 < n_paid < 8 and f"{8 - n_paid} not asked, since the budget is spent" in out
         command = [sys.executable, "-P", "-m", "evalflows.cli.main", "dataset", "generate", "docs", "--to", "killed"]
         killed = subprocess.Popen(
             [*command, "--connection", "mine", "-n", "8", "--seed", "1"], stderr=subprocess.DEVNULL
@@ -221,7 +221,7 @@ def test_drafts_are_left_out_until_somebody_accepts_them_on_the_page(store: Stor
     with serving(Endpoint(answer=writer)) as endpoint:
         connected(endpoint)
         generated("docs", "-n", "4", "--kinds", "simple")
-    assert "4 drafts and nothing else, wanted --drafts" in said("export", "qa", "out.jsonl", code=2)
+    assert "got only drafts (4), wanted --drafts" in said("export", "qa", "out.jsonl", code=2)
     assert "4 examples, of which 4 are drafts" in said("show", "qa")
     browser = page_client()
     assert (
@@ -273,7 +273,7 @@ def test_drafts_are_left_out_until_somebody_accepts_them_on_the_page(store: Stor
     assert "1 removed, 2 unchanged" in said("diff", "qa")
     with serving(Endpoint(answer=writer)) as endpoint:  # what was rejected, or is accepted, does not come back
         connected(endpoint)
-        assert "4 in the dataset before" in generated("docs", "-n", "4", "--kinds", "simple")
+        assert "4 already in the dataset" in generated("docs", "-n", "4", "--kinds", "simple")
     assert "Nothing is left to review" in browser.get("/review-drafts?dataset=qa").text
 
 
@@ -376,5 +376,5 @@ def test_runs_leave_drafts_out_and_a_gate_does_not_decide_on_them(
     assert [row[:2] for row in decided] == [("PASS", None), ("NOT ENOUGH EVIDENCE", "drafts")]
     assert "2 of 40 examples are drafts that nobody has accepted" in decided[1][2]
     Path("all.jsonl").write_text("\n".join(map(json.dumps, drafted[-2:])))
-    with pytest.raises(InputError, match="got 2 drafts and nothing else, wanted examples that"):
+    with pytest.raises(InputError, match="got only drafts \\(2\\), wanted accepted examples"):
         run(ExperimentSpec.model_validate(spec | {"dataset": "all.jsonl"}))

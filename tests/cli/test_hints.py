@@ -189,7 +189,7 @@ def with_a_gate_and_a_comparison(reader: Reader, folder: Path, monkeypatch: pyte
         decide_on(candidate, baseline, GateSpec(name=name, **rule))
         found = reader("explain", name, "--all")
         assert {"failing": "show_all", "worse": "show_worst", "open": "plan"}[name] in found
-    assert "wanted another one, or a reason" in reader.run("baseline", "approve", brief, code=2).output
+    assert "wanted another experiment, or a reason" in reader.run("baseline", "approve", brief, code=2).output
     reader("baseline", "approve", brief, "--reason", "agreed")
     path = folder / "kept" / "outputs" / "sealed" / f"experiment_id={long}" / "rows.parquet"
     path.write_bytes(path.read_bytes()[:-9])
@@ -261,7 +261,7 @@ def of_the_server(reader: Reader) -> None:
     """What messages say that need a server, or two."""
     reader.made.clear()
     reader.follow(str(access_denied("http://127.0.0.1:1/api")))
-    reader.follow(f"the server runs, wanted {hints.stop_server().code} before")
+    reader.follow(f"the server runs, wanted {hints.stop_server().code} first")
 
 
 @pytest.mark.usefixtures("without_prefect")

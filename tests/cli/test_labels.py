@@ -88,7 +88,7 @@ def test_from_the_form_to_the_verdict_on_the_judge(truth: dict[str, float]) -> N
         assert part in told, part
     assert "mean, judge only" in told and "mean, prediction-powered" in told
     assert "significantly better than chance" in told and "it is too generous" in told
-    assert "60 labelled are left out" in told
+    assert "60 labels are left out" in told
     board = said("judges")
     assert "judge-1" in board and "correct" in board
     jsonschema.validate(json.loads(said("judges", "--format", "json")), schema_of("labels judges"))

@@ -123,7 +123,7 @@ def test_weights_are_calibrated_by_ranked_cases_or_refused(run_group: str, tmp_p
     )
     assert [(row["metric"], row["drawn"]) for row in form] == [("quality", "uncertain")] * 2
     for asked, message in (
-        (("contains", "--disagree"), "metric 'contains': is no composite of several metrics, wanted one"),
+        (("contains", "--disagree"), "metric 'contains': is not a composite of several metrics, wanted one"),
         (("quality", "--disagree", "--order", "random"), "labels next: got --disagree with --order random"),
     ):
         refused = wide(labels, "next", "demo-brief", *asked)

@@ -68,7 +68,7 @@ def test_each_change_of_a_file_that_is_used_runs_again_and_prints_what_changed(
     lines: tuple[subprocess.Popen[str], Iterator[str]], tmp_path: Path
 ) -> None:
     process, printed = lines
-    assert "system  mean" in until("watching 5 files; Ctrl-C ends", printed)
+    assert "system  mean" in until("watching 5 files; Ctrl-C stops", printed)
     (tmp_path / "calls.log").write_text("")  # written by the target, so its changes do not count
     (tmp_path / "before.txt").write_text("yes ")
     second = until("watching", printed)

@@ -158,7 +158,7 @@ def test_a_composite_is_not_made_of_missing_evaluations() -> None:
     none = views.Evaluation(name="b", value=None, status="not_applicable")
     assert complete(Evaluations([scored, none])) == [Evaluation(name="a", value=True, data_type="BOOLEAN")]
     failed = views.Evaluation(name="c", value=None, status="failed")
-    with pytest.raises(ValueError, match=r"^c has no score for this item, so what is composed of it has none$"):
+    with pytest.raises(ValueError, match=r"^c has no score for this item, so composites of it have none$"):
         complete(Evaluations([scored, failed]))
 
 

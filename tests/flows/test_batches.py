@@ -111,8 +111,8 @@ def forty_percent(batch: dict[str, Any], entries: Lines) -> Lines:
     ("result", "end", "said", "submitted"),
     [
         (lacking, None, r"4 calls have no answer \(it ended as completed\)", N + 4),
-        (doubled, None, "3 rows for a call that has one before; not used", N),
-        (mixed, None, "1 row of no call of this batch; not used", N),
+        (doubled, None, "3 rows for a call that already has one; not used", N),
+        (mixed, None, "1 row for a call that is not in this batch; not used", N),
         (torn, None, r"1 row cannot be read; not used|1 call has no answer \(it ended as completed\)", N + 1),
         (as_lines, forty_percent, r"12 calls have no answer \(it ended as expired\)", N + 12),
     ],
@@ -210,14 +210,14 @@ def test_a_run_that_may_not_wait_is_resumed_when_its_batches_have_ended(
     unanswered = one("select count(*), sum(estimated_usd), count(cost_usd), max(error_kind) from calls")
     assert unanswered[0] == N and unanswered[1] > N * USD / 2 and unanswered[2:] == (0, "unanswered")
     shown = CliRunner().invoke(cli, ["show", "batched", "--all"], env={"COLUMNS": "200"}).output
-    assert f"{N} calls wait for batches, at most {unanswered[1]:.4f} USD: 0.0000 USD spent besides" in shown, shown
+    assert f"{N} calls wait for batches, at most {unanswered[1]:.4f} USD; 0.0000 USD already spent" in shown, shown
     with pytest.raises(InputError, match=r"calls that wait for a batch, wanted .*resume \S+ first, or delete"):
         erase(Store(), Selection(examples=["e1"]), None)
     assert resume_batches() == [] and resume_batches() == [], "it has not ended"
     assert resume_batches() == [waiting.id]
     assert one("select count(*), sum(cost_usd), min(status) from calls") == (N, pytest.approx(N * USD / 2), "ok")
     assert endpoint.submitted.total() == N and not waiting_runs(Store())
-    with pytest.raises(InputError, match="'batched' waits for no batch, wanted one of: none"):
+    with pytest.raises(InputError, match="'batched' does not wait for a batch, wanted one of: none"):
         waiting_run(Store(), "batched")
 
 

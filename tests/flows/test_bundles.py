@@ -130,7 +130,7 @@ def test_a_gate_does_not_decide_on_a_bundle_that_disagrees(endpoint: Endpoint, j
     run(spec(endpoint.base_url, bundled(bundle_unchecked=True), name="unchecked", **low))
     assert one(DECIDED)[0] == "PASS" and not judge.alone
     shown = " ".join(CliRunner().invoke(cli, ["show", "unchecked", "--all"]).output.split())
-    assert "correctness: whether sharing a call with toxicity changes its scores was not tried (bundle_un" in shown
+    assert "correctness: whether sharing a call with toxicity changes its scores was not tested (bundle_un" in shown
 
 
 def test_a_bundle_that_could_not_be_tried_decides_nothing(endpoint: Endpoint, judge: Judge) -> None:

@@ -85,7 +85,7 @@ def test_from_python_functions_get_what_was_answered_in_both_orders_if_wanted() 
     assert asked(biases) == [(False,)], "a preference for the place is seen"
     for evaluators, wanted in (
         ([{"use": "pairwise_preference", "compares": "all"}], "compares: got all with pairwise_preference, which"),
-        ([{"use": best_of, "connection": "local", "timeout_s": 1}], "timeout_s: got it with one that compares all"),
+        ([{"use": best_of, "connection": "local", "timeout_s": 1}], "timeout_s: got it for an evaluator that"),
     ):
         with pytest.raises(InputError, match=wanted):
             evaluate_comparative(experiments, evaluators)

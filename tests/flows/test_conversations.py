@@ -107,7 +107,7 @@ def test_what_a_row_lacks_is_said_before_anything_is_paid(capsys: pytest.Capture
         with pytest.raises(InputError, match="evaluator 'actions_match': example 'q0': forbidden: got 'refund'"):
             run(asked[0])
         plan(asked[1])
-    assert "'refnd' is no tool of the world, wanted refund" in capsys.readouterr().err
+    assert "'refnd' is not a tool of the world, wanted refund" in capsys.readouterr().err
     assert endpoint.calls == 0
 
 

@@ -141,7 +141,7 @@ def test_a_person_who_reads_single_final_examples_takes_a_look(fields: dict[str,
     with pytest.raises(InputError, match="got 2 looks at the final examples"):
         gate(spec_of(fields))
     (later,) = with_limits(Store(), decisions_named(Store(), gate(spec_of(fields, look_again="a label was wrong"))))
-    assert f"look 2 at the final examples was a reading of single ones by {user_name()}" in later.limits
+    assert f"look 2 at the final examples: {user_name()} read single ones" in later.limits
 
 
 def test_final_examples_are_final_under_any_label_id_and_name(

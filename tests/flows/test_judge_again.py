@@ -229,8 +229,8 @@ def test_what_cannot_be_judged_again_is_refused_before_anything_is_paid(endpoint
         (("support", "other"), "wanted the same examples and repetitions for all"),
         (("--in", "live", "--since", "2026-11-20"), "wanted a trace evaluation"),
         (("support", "--since", "2026-11-20"), "wanted --in EVALUATION"),
-        (("support", "--people", "nope"), "people 'nope': got no labels of it"),
-        (("support", "--stored"), "got what was not judged again"),
+        (("support", "--people", "nope"), "people 'nope': got no labels"),
+        (("support", "--stored"), "has not been judged again"),
         ((), "wanted experiments, a comparison, or --in EVALUATION"),
     ):
         done = command(*arguments, code=2)

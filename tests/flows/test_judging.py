@@ -87,7 +87,7 @@ def test_an_evaluator_judges_only_answers_with_the_scores_that_it_needs() -> Non
     ]
     for needs, message in (
         ({"rigth": True}, "evaluator 'long': needs: no evaluator gives 'rigth', wanted one of right, short"),
-        ({"short": True}, "evaluator 'long': needs: got 'short', wanted the metric of one that needs no scores itself"),
+        ({"short": True}, "needs: got 'short', wanted the metric of an evaluator that needs no scores itself"),
     ):
         with pytest.raises(InputError, match=message):
             judged({**long, "needs": needs}, right, {**long, "name": "short", "needs": {"right": True}})

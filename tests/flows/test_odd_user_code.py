@@ -79,7 +79,7 @@ def fine(q: str) -> Any:
 SYNC = [circular, unprintable, cancels, streams, yields_numbers, streams_later, lambda q: answers_later(q), hangs]
 WANTED = {
     "circular": ("failed", "bad_return", "outputs: nested too deeply, or contains itself"),
-    "unprintable": ("failed", "raised", "OddError: its text cannot be made: TypeError"),
+    "unprintable": ("failed", "raised", "OddError: its text cannot be built: TypeError"),
     "cancels": ("failed", "raised", "CancelledError"),
     "streams": ("ok", None, '{"output":"ax"}'),
     "yields_numbers": ("failed", "bad_return", "yielded int, wanted texts, or one value that is returned"),

@@ -48,7 +48,7 @@ def test_what_a_model_refuses_is_mended_or_one_line_and_what_it_takes_is_asked_o
         assert of_tokens.startswith(f"{asked} with max_completion_tokens in place of max_tokens: HTTP 400: ")
         assert UNSUPPORTED[:-1] in of_tokens
         assert any(  # the judge's own or the target's: whose trial is answered first
-            of_temperature.startswith(f"{asked} without the temperature {own:g}, so by its own: HTTP 400: ")
+            of_temperature.startswith(f"{asked} without the temperature {own:g}, so with its default: HTTP 400: ")
             and ONLY_DEFAULT.format(own)[:-1] in of_temperature
             for own in (0.0, 0.5)
         )

@@ -103,7 +103,7 @@ def test_a_candidate_passes_or_fails_against_production(tmp_path: Path) -> None:
     assert one.baseline is not None and one.baseline_experiment_id is None
     assert one.baseline.startswith("production:watch@2")
     assert one.summary.startswith("right is not worse by more than 0.1: +0.100 [")
-    assert one.summary.endswith("400 examples against 600 traces of production, which are other items")
+    assert one.summary.endswith("400 examples against 600 traces of production, which are different items")
     assert "not the same examples, so the difference includes the difference in traffic" in one.notes[0]
     assert decide_again(one.decision_id).decision_id == one.decision_id
     assert find_decision(Store(), "release").title == f"gate release: app against {one.baseline}"

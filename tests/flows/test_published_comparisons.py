@@ -31,7 +31,7 @@ REVIEWS_SCRIPT = ROOT / "examples" / "vicuna80_reviews.py"
 with_vicuna = pytest.mark.skipif(not VICUNA.is_dir(), reason="vicuna80 is not there (EVALFLOWS_PUBLISHED_DATA)")
 with_pandalm = pytest.mark.skipif(not PANDALM.is_dir(), reason="pandalm is not there (EVALFLOWS_PUBLISHED_DATA)")
 
-ONE_ORDER = "one experiment's answers were always shown first: position bias cannot be told from better answers"
+ONE_ORDER = "one experiment's answers were always shown first: position bias cannot be told apart from better answers"
 
 Rows = Callable[..., list[tuple[Any, ...]]]
 

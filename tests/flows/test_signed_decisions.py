@@ -144,7 +144,7 @@ def test_forged_figures_of_the_baseline_pass_unseen_without_a_signature(
     forge_scores(signed, row.experiment_id, 0.0)
     (decision,) = decisions_named(signed, gate(worse))
     assert (decision.conclusion, verify_decision(signed, decision.decision_id).n_files) == ("PASS", 9)
-    with pytest.raises(StorageError, match=f"{row.experiment_id} has other figures than when it was signed"):
+    with pytest.raises(StorageError, match=f"the figures of {row.experiment_id} have changed since"):
         gate(spec_of(tmp_path, keys))
 
 
@@ -158,7 +158,7 @@ def test_a_forged_decision_is_not_the_one_that_was_signed(signed: Store, keys: P
         "its checksums and manifests are right"
     )
     done = explained(signed, keys)
-    assert done.exit_code == 4 and f"has another {next(iter(fields))} than was signed" in done.stderr
+    assert done.exit_code == 4 and f"its {next(iter(fields))} has changed since it was signed" in done.stderr
     assert done.stdout == ""
     if not {"policy", "baseline_experiment_id"} & {*fields}:  # with these, another decision is made
         done = CliRunner().invoke(cli, ["explain", decision_in(signed).decision_id, "--again"])
@@ -170,7 +170,7 @@ def test_forged_evidence_of_a_signed_decision_is_named(signed: Store, keys: Path
     forge_scores(signed, candidate, 1.0)
     forge_decision(signed)
     done = explained(signed, keys)
-    assert done.exit_code == 4 and f"{candidate} has other figures than when it was signed" in done.stderr
+    assert done.exit_code == 4 and f"the figures of {candidate} have changed since it was signed" in done.stderr
     done = CliRunner().invoke(
         cli, ["explain", decision_in(signed).decision_id, "--again", "--sign", str(keys / "alice")]
     )
@@ -183,7 +183,7 @@ def test_a_forged_approval_is_named(signed: Store, keys: Path, tmp_path: Path) -
     signed.publish(
         "baselines", row.baseline_id, [replace(row, experiment_id=decision_in(signed).candidate_experiment_id)]
     )
-    with pytest.raises(StorageError, match=f"{row.baseline_id}: has another experiment_id than was signed"):
+    with pytest.raises(StorageError, match=f"{row.baseline_id}: its experiment_id has changed since it was signed"):
         gate(spec_of(tmp_path, keys))
 
 
@@ -205,7 +205,7 @@ def test_what_cannot_be_verified_or_signed_is_one_line(signed: Store, keys: Path
         ("--sign", str(tmp_path / "none")): (2, "none: no such file, wanted an SSH key"),
         ("--sign", str(keys / "signers")): (2, "signers: cannot sign: "),
         ("--signers", str(tmp_path / "none")): (2, "none: No such file or directory, wanted a file of allowed signers"),
-        ("--signers", str(keys / "alice.pub")): (2, "alice.pub: got no such line, wanted a file of allowed signers"),
+        ("--signers", str(keys / "alice.pub")): (2, "alice.pub: got no signer, wanted a file of allowed signers"),
     }
     for options, (code, message) in refused.items():
         done = CliRunner().invoke(cli, ["explain", identity, "--again", *options])

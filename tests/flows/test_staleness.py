@@ -135,7 +135,7 @@ def test_the_version_may_be_declared(write: Write) -> None:
         (cannot_tell,) = said_of_two_runs(unknown, unknown)
         assert cannot_tell.startswith("cannot tell whether the target changed: ")
         (same,) = said_of_two_runs(first, first)
-        assert same.startswith("the application says the same version on both sides")
+        assert same.startswith("the application reports the same version on both sides")
         assert said_of_two_runs(first, second) == []
     assert [row.application_version for row in newest(2)] == ["v2", "v1"]
 

@@ -175,7 +175,7 @@ def test_answers_of_an_earlier_experiment_are_not_asked_for_again_and_the_plan_s
         answered = one("select count(*) from outputs where status = 'ok'")[0]
         again = spec_of(target | {"answers_of": "first"}, name="again", repetitions=2)
         said = sentences_of(plan(again))
-        assert f"{answered} of 6 answers of app are those of {first}" in said
+        assert f"{answered} of 6 answers of app are reused from {first}" in said
         before = len(application.requests)
         application.replies.extend(says({"text": "no", "meta": {"usage": USAGE}}) for _ in range(6))
         run(again)

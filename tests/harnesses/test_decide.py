@@ -248,8 +248,8 @@ def test_a_decision_proves_itself_by_a_file(tmp_path: Path) -> None:
     def unchecked(one: dict[str, Any]) -> None:
         one["conclusion"], one["is_recomputed"] = "PASS", False
 
-    assert "its hash is another one" in forged(passes, rehashed=False)
-    assert "needs a signature" in forged(unchecked, rehashed=True), "the writer of a file does not excuse it"
+    assert "its hash differs" in forged(passes, rehashed=False)
+    assert "need a signature" in forged(unchecked, rehashed=True), "the writer of a file does not excuse it"
     assert "its scores give FAIL, not PASS" in forged(passes, rehashed=True)
     assert "its scores give correct value" in forged(better, rehashed=True)
     content["decisions"][0]["title"] = "gate decide: other"

@@ -64,7 +64,7 @@ BAD: dict[str, tuple[bytes, str]] = {
         b'{"evalId": "e", "results": {"version": 3, "results": []}}',
         "got no results of promptfoo",
     ),
-    "samples of another shape": (changed("inspect.json", samples=[1]), "not as Inspect writes it: AttributeError"),
+    "samples of another shape": (changed("inspect.json", samples=[1]), "that Inspect writes: AttributeError"),
     "means": (
         b'{"results": {}, "configs": {}, "versions": {}}',
         "got the means of lm-eval's tasks, wanted its samples_*.jsonl (--log_samples)",
@@ -90,7 +90,7 @@ def test_bad_input_is_refused_in_one_line(what: str, tmp_path: Path) -> None:
         ("junit.xml", "excel", "format: got 'excel', wanted one of promptfoo, inspect, lm-eval,"),
         ("junit.xml", "promptfoo", "got columns 'testsuites', wanted promptfoo: evalId results | "),
         ("nothing.json", None, "nothing.json: cannot be read: No such file or directory"),
-        ("*.xlsx", None, "*.xlsx: got no file of that pattern, wanted results"),
+        ("*.xlsx", None, "*.xlsx: no file matches, wanted results"),
     ],
 )
 def test_a_source_that_is_not_there_or_another_is_refused(source: str, named: str | None, expected: str) -> None:

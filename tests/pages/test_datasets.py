@@ -161,7 +161,7 @@ def test_a_reviewed_example_and_a_trace_are_added_with_one_click(browser: TestCl
     produce(Store(), trace("a", "mail bob@example.com", "sent"))
     address = f"/production/traces/{trace_id('a')}"
     assert f'data-post="{address}/datasets"' in browser.get(address).text
-    for said in ("added; 2 examples; masked: email 1", "not added: the dataset has this input already; 2 examples"):
+    for said in ("added; 2 examples; masked: email 1", "not added: the dataset already has this input; 2 examples"):
         given = browser.post(f"{address}/datasets", json={"dataset": "hard", "by": "ben", "reference": "yes"})
         assert given.json()["said"] == f"hard: {said}"
     assert sources("hard") == ["a review by ann", "production, by ben"]

@@ -115,7 +115,7 @@ def test_versions_are_chosen_and_compared(owner: str) -> None:
     names = [row[0] for row in table_rows(html)][1:4]
     assert names == ["2 correct rejected", "correct", "another"], "what needs action first, older versions folded"
     assert html.count('class="member"') == 1
-    with pytest.raises(InputError, match="evaluator_version 'x3', of which there are none"):
+    with pytest.raises(InputError, match="evaluator_version 'x3', which has no labels"):
         page("correct", ("evaluator_version", "x3"))
 
 

@@ -105,7 +105,7 @@ def test_an_acknowledgement_is_an_event_of_the_incident(store: Store, alarmed: P
     assert take_acknowledgement(store, query, {"by": "ada", "close": "yes"})["event"] == "closed"
     html = shown(incident_page, id=incident.incident_id)
     assert "acknowledgements" not in html, "what is over cannot be acknowledged"
-    with pytest.raises(InputError, match="got one that is closed"):
+    with pytest.raises(InputError, match="is closed, wanted"):
         take_acknowledgement(store, query, {"by": "ada"})
     assert "No incident is open" in shown(production_page)
     assert incident.incident_id in shown(production_page, incidents="all")

@@ -64,7 +64,11 @@ def test_a_page_shows_neither_system_nor_judge_and_a_label_counts_at_once() -> N
     assert "No experiments yet" in start
     owner = judged("secret-system", SAID, model="judge-model-x", comment="judge says fine", cost_usd=0.123)
     start = str(review_start_page(Site(store=Store(), links=Links()), Query.of()).body)
-    assert f'formaction="/review/{owner}"' in start and "0 of 4" in start and "4 labels tell a share to ±0.35" in start
+    assert (
+        f'formaction="/review/{owner}"' in start
+        and "0 of 4" in start
+        and "4 labels estimate a share to within ±0.35" in start
+    )
     html = shown(address(owner))
     assert "answer to q" in html
     for hidden in ("secret-system", "target of", "judge-model-x", "judge says", "0.123", owner, run_of(owner, "q0")):
@@ -126,7 +130,7 @@ def test_skipped_items_come_again_only_if_asked_for() -> None:
     second = item_of(shown(address(owner, skip=[first])))
     assert first != second
     html = shown(address(owner, skip=[first, second]))
-    assert "You have skipped all that is left" in html
+    assert "You have skipped everything that is left" in html
     assert "skip=" not in re.findall(r'href="([^"]*)">Show them again', html)[0]
 
 

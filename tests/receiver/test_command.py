@@ -23,7 +23,7 @@ def run(*arguments: str) -> Result:
 def test_an_address_that_others_reach_is_refused_without_a_token(host: str) -> None:
     done = run("--host", host, "--port", "0")
     assert (done.exit_code, done.stdout) == (2, "")
-    wanted = f"evalflows: --host: got {host!r}, which other machines reach, wanted a --token with it, or 127.0.0.1\n"
+    wanted = f"evalflows: --host: got {host!r}, which other machines can reach, wanted a --token, or 127.0.0.1\n"
     assert done.stderr == wanted
 
 
@@ -57,7 +57,7 @@ def test_it_says_where_to_send(tmp_path: Path) -> None:
         "in the application's environment:",
         f"  export OTEL_EXPORTER_OTLP_ENDPOINT={running.url} OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
         '  export OTEL_EXPORTER_OTLP_HEADERS="Authorization=Bearer%20TOKEN"',
-        "stopped; all that was accepted is in the store",
+        "stopped; everything accepted is in the store",
     ]
     assert running.process.returncode == 0
 
@@ -74,5 +74,5 @@ def test_a_request_that_does_not_arrive_whole_does_not_delay_its_end(tmp_path: P
             said = running.stop()
             assert time.monotonic() - began < 5
             assert slow.recv(1000).startswith(b"HTTP/1.1 503 ")
-    assert said.splitlines()[-1] == "stopped; all that was accepted is in the store"
+    assert said.splitlines()[-1] == "stopped; everything accepted is in the store"
     assert "Traceback" not in said

@@ -339,7 +339,7 @@ def test_a_stopped_receiver_finishes_what_it_accepted(tmp_path: Path) -> None:
         output, _ = running.process.communicate(timeout=60)
     assert (running.process.returncode, output.splitlines()[-1]) == (
         0,
-        "stopped; all that was accepted is in the store",
+        "stopped; everything accepted is in the store",
     )
     stored = {name for (name,) in Store(store).query("select span_id from source.observations")}
     assert load.answered and {*load.answered} <= stored <= {*load.sent}

@@ -186,7 +186,7 @@ def test_what_cannot_be_decompressed_whole_is_refused(client: Client) -> None:
         (gzip.compress(body_of("a"))[:10], "body: its compressed data end too early"),
         (b"", "body: its compressed data end too early"),
         (gzip.compress(body_of("a")) + b"more", "body: 4 bytes follow its compressed data"),
-        (body_of("a"), "body: got what cannot be decompressed"),
+        (body_of("a"), "body: cannot be decompressed"),
     ):
         status, said = client.refusal(body, content_encoding="gzip")
         assert (status, said.startswith(reason)) == (400, True)
@@ -224,7 +224,7 @@ def test_web_pages_and_other_host_names_are_refused(
     kind: str, served: Callable[..., Any], client: Client, store: Store
 ) -> None:
     followed = {"sec_fetch_mode": "navigate", "sec_fetch_dest": "document"}
-    other_site = "got a request of another site's page, wanted one of this server's own pages or of a program"
+    other_site = "got a request from another site's page, wanted one from this server's own pages or from a program"
     other_host = "got another host name, wanted 127.0.0.1 or localhost"
     for headers, reason in (
         ({"origin": "http://evil.test"}, other_site),

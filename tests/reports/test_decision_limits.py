@@ -126,12 +126,12 @@ def test_a_direction_that_is_assumed_is_said_once_for_a_metric_and_its_slices() 
 def test_an_application_that_does_not_say_its_version_may_have_changed() -> None:
     past = two(passes(0.7, 100, 0), passes(0.7, 100, 0), target_kind="http")
     alone = GateSpec.model_validate({"confident_thresholds": {"right": 0.3}})
-    assert [one.partition(" is not known")[0] for one in limits(past, alone, alone=True)] == [
+    assert [one.partition(" is unknown")[0] for one in limits(past, alone, alone=True)] == [
         "the version of the candidate"
     ]
     assert limits(past, guard(0.2)) == []  # the differences between the two already say it
     past.experiment({"right": passes(0.7, 100, 0)}, yes_no=["right"], target_kind="http", application_version="7")
-    assert [one.partition(" is not known")[0] for one in limits(past, guard(0.2))] == ["the version of the baseline"]
+    assert [one.partition(" is unknown")[0] for one in limits(past, guard(0.2))] == ["the version of the baseline"]
 
 
 def test_an_incomplete_candidate_alone_is_said() -> None:

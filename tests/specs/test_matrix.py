@@ -73,7 +73,7 @@ def test_levels_have_names_of_their_own_or_by_their_values_and_may_set_several_f
         ({"model": ["x"], "exclude": {"mdel": "z"}}, "matrix: exclude: got 'mdel', wanted model"),
         (
             {"model": ["x", "y"], "name": "a"},
-            "matrix: name: got 'a', by which two are called 'a', wanted such as {model}",
+            "matrix: name: got 'a', which names two targets 'a', wanted a name such as {model}",
         ),
         ({"model": ["x"], "name": "{mod}"}, "matrix: name: got {mod}, wanted model"),
         ({"seed": [*range(61)]}, "matrix: got 61 cells, wanted at most 60; cells: 61 allows them"),
@@ -91,7 +91,7 @@ def test_a_matrix_that_makes_no_targets_says_why(matrix: object, said: str) -> N
 
 
 def test_a_matrix_varies_one_target_and_a_baseline_is_one_of_its_cells() -> None:
-    with pytest.raises(InputError, match="matrix: got 2 targets, wanted one, whose fields it varies"):
+    with pytest.raises(InputError, match="matrix: got 2 targets, wanted one target, whose fields it varies"):
         expand({"model": ["x"]}, targets=[CHAT, CHAT])
     with pytest.raises(InputError, match=r"targets\.0: kind: got none, wanted one of: chat"):
         expand({"model": ["x"]}, {})

@@ -208,8 +208,8 @@ REFUSED: list[tuple[Any, str, dict[str, str]]] = [
             "threshold: a, minimum: 0.1, maximum: 0.2": "threshold of 'a': wanted one of minimum and maximum",
             "failure_share: a, maximum: 1.5": "failure_share of 'a': got maximum 1.5, wanted 0 to below 1",
             "change: a, minimum: 0.5": "minimum: got 0.5 in a rule of kind 'change', wanted none",
-            "fall: a, slices: [user]": "slices: got 'user', wanted one of tag, version, model, environment, or such as "
-            "metadata.plan, or all",
+            "fall: a, slices: [user]": "slices: got 'user', wanted one of tag, version, model, environment, or a path "
+            "such as metadata.plan, or all",
             "fall: a, slices: [metadata.]": "slices: got 'metadata.', wanted one of tag",
             "fall: a, margin: -1": "margin: Input should be greater than or equal to 0",
             "metric: a": "kind: ",

@@ -71,4 +71,4 @@ def test_programs_change_what_is_tried() -> None:
 def test_a_person_changes_all_else(change: str, named: str) -> None:
     with pytest.raises(InputError, match=rf"^changes: got {named}") as refused:
         refuse_changes(*changed(change))
-    assert "a person decides on all else" in str(refused.value)
+    assert "a person decides on everything else" in str(refused.value)

@@ -101,13 +101,13 @@ def test_a_file_that_is_none_is_replaced_and_one_in_use_is_left(
         assert catalog_problem(store.layout) is None
     path.unlink()
     os.mkfifo(path)  # who opens it waits for ever
-    assert [one.problem.partition(",")[0] for one in of_catalog(store)] == ["is no regular file"]
+    assert [one.problem.partition(",")[0] for one in of_catalog(store)] == ["is not a regular file"]
     keep_catalog(store.layout)
-    assert "is no regular file; written again" in capsys.readouterr().err and of_catalog(store) == []
+    assert "is not a regular file; written again" in capsys.readouterr().err and of_catalog(store) == []
     path.unlink()
     path.mkdir()
     keep_catalog(store.layout)
-    assert "is no regular file; it cannot be written again" in capsys.readouterr().err
+    assert "is not a regular file; it cannot be written again" in capsys.readouterr().err
     path.rmdir()
     with duckdb.connect(str(path)) as other:
         other.execute("create table mine as select 1 as x")

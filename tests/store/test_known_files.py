@@ -79,12 +79,12 @@ def test_the_file_is_read_again_where_the_store_has_other_rows_under_its_name(
     read = read_again(monkeypatch)
     forged = load_dataset(store, DatasetSpec(path=str(file)))
     assert read == ["q.jsonl"] and [one.inputs for one in forged.examples] == [one.inputs for one in examples]
-    refused = f"{store.layout.sealed('examples', first)}: has other examples than {first} is a hash of"
+    refused = f"{store.layout.sealed('examples', first)}: the hash of its examples is not {first}"
     with pytest.raises(StorageError, match=refused):
         forged.keep(store)
     with pytest.raises(StorageError, match=refused):
         evidence_on(store, [first])
-    assert f"has other examples than {first} is a hash of" in {one.problem for one in examine(store).findings}
+    assert f"the hash of its examples is not {first}" in {one.problem for one in examine(store).findings}
     store.publish("examples", first, examples)
     assert evidence_on(store, [first]).owners == [first] and forged.keep(store) == first
     erase(store, Selection(examples=[examples[0].example_id]), None)  # then the id tells nothing, but the file does

@@ -133,7 +133,7 @@ def test_a_deleted_decision_is_named_with_and_without_its_manifest(decided: Stor
     decide(decided, make, "dec-2")
     path = decided.layout.sealed("decisions", "dec-1")
     Path(path).unlink()
-    gone = (path, "the decision was deleted, or its gate was killed as it wrote it")
+    gone = (path, "the decision was deleted, or its gate was killed while writing it")
     assert damaged(decided) == [gone] and deleted_decisions(decided) == ["dec-1"]
     with pytest.raises(StorageError, match=f"{path}: the decision was deleted, and dec-2 was made after it"):
         verify_decision(decided, "dec-2")

@@ -84,7 +84,7 @@ def test_all_views_are_those_of_the_same_store_in_a_folder(
     on_s3.seal("exp-1", ["outputs", "judgements"])
     assert contents(on_s3) == wanted
     damaged = [one.problem for one in doctor.examine(on_s3).findings if one.severity == "damaged"]
-    assert damaged == ["has other examples than snap-1 is a hash of"], "the comparison's snapshot has a made-up id"
+    assert damaged == ["the hash of its examples is not snap-1"], "the comparison's snapshot has a made-up id"
     assert not [path for path in on_s3.filesystem.find(on_s3.layout.root) if "probe" in path or "leases/" in path]
 
 

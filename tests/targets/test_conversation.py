@@ -92,7 +92,7 @@ def test_functions_get_what_they_ask_for_and_functions_of_openevals_what_they_kn
     assert (said(outputs, "assistant"), outputs["ended"]) == (["to Hello", "to Please refund A1"], "user")
     assert said(outputs, "user")[-1] == "Thanks"
     for settings, says in (
-        ({"world": None}, "target 'shop': 'agent' asks for 'world', which there is only with a `world` in the spec"),
+        ({"world": None}, "target 'shop': 'agent' asks for 'world', which exists only with a `world` in the spec"),
         ({"world": None, "stop": "shop:is_refunded", "target": {"kind": "chat"}}, "stop: .* asks for 'state', which"),
         ({"target": {"kind": "python", "function": "shop:two"}}, "'two' asks for 'goal', wanted one of attachments"),
     ):

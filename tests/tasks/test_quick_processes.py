@@ -102,7 +102,7 @@ def test_a_rule_that_was_changed_meanwhile_ends_the_run(tmp_path: Path, monkeypa
     experiments = start_experiments.fn(run)
     rule.write_text("def is_short(outputs):\n    return len(outputs) < 9\n")
     rounds, *_ = rounds_of(experiments)
-    wanted = r"process \d+ of this machine: evaluators of exp-\w+: got other code than that of the run, wanted the same"
+    wanted = r"process \d+ of this machine: evaluators of exp-\w+: got code other than the run's, wanted the same"
     with pytest.raises(InputError, match=wanted) as caught, run.handed_on():
         execute_rounds.fn(run, rounds)
     assert "cluster" not in str(caught.value)

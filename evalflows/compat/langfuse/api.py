@@ -109,7 +109,7 @@ class TraceApi:
             raise InputError(f"trace {trace_id!r}: not in the store {store.layout.root}")
         return found[0]
 
-    @refusing(order_by="traces that began last come first")
+    @refusing(order_by="the newest traces come first")
     def list(
         self,
         *,

@@ -103,7 +103,7 @@ def complete(evaluations: Evaluations) -> list[Evaluation]:
     """Return the evaluations that a composite gets. Raise ValueError if one is missing: the composite would not say."""
     for evaluation in evaluations:
         if evaluation.status in MISSING:
-            raise ValueError(f"{evaluation.name} has no score for this item, so what is composed of it has none")
+            raise ValueError(f"{evaluation.name} has no score for this item, so composites of it have none")
     return present(evaluations)
 
 

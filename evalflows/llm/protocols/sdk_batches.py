@@ -22,6 +22,6 @@ class SDKBatches:
         try:
             yield
         except (AttributeError, KeyError, TypeError, ValueError):  # of what is no batch
-            raise CallError("bad_request", "the endpoint answers as one that has no batches") from None
+            raise CallError("bad_request", "the endpoint answers as if it had no batches") from None
         except Exception as error:
             raise self._redacted(classify(error)) from None

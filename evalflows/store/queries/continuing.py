@@ -29,7 +29,7 @@ def continuing(store: Store, identity: str) -> Hint | None:
         return hints.resume(identity)
     spent = paid(store, identity) if group is None else spent_by_group(store, group)
     return hints.resume(
-        identity, [*_larger_limits(spec, spent, refused["over_budget"])], "what is left does not fit into the budget"
+        identity, [*_larger_limits(spec, spent, refused["over_budget"])], "the remaining calls exceed the budget"
     )
 
 
@@ -39,7 +39,7 @@ def continued_by(store: Store, identity: str) -> str:
     if hint is None and store.read("experiments", identity):
         return f"in the process that has its functions, `ExperimentResult({identity!r}).resume()` continues"
     if hint is None:
-        return "only the process that has its functions continues it: call it again there, finished calls are reused"
+        return "only a process that has its functions can continue it: call it again there, finished calls are reused"
     return f"{hint.code} continues"
 
 

@@ -433,7 +433,7 @@ def last_item(store: Store, batch_id: str) -> tuple[datetime, str]:
         raise InputError(f"resume: got {batch_id!r}, wanted a batch that stopped before its last item")
     until, last, kind = found[0]
     if kind != "backfill":
-        raise InputError(f"resume: got {batch_id!r}, which is no backfill, wanted a start without resume: it goes on")
+        raise InputError(f"resume: got {batch_id!r}, which is not a backfill, wanted a start without resume")
     return until, last
 
 

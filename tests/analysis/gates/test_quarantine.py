@@ -118,7 +118,7 @@ def test_every_door_says_the_same_of_a_quarantine(monkeypatch: pytest.MonkeyPatc
         shown = experiments_report(past.store, [row.experiment_id], [])
         assert said in shown.sentences and not any("; examples" in one for one in shown.sentences_without_data)
     monkeypatch.setattr(clock, "_clock", lambda zone=None: START.replace(year=2027))
-    with pytest.raises(InputError, match=r"flip_rate_above 0.2: got until 2026-12-31, which is over.*it samples"):
+    with pytest.raises(InputError, match=r"flip_rate_above 0.2: got until 2026-12-31, which has passed.*it samples"):
         decide_on(row.experiment_id, base.experiment_id, gate)
 
 
@@ -141,7 +141,7 @@ def test_a_quarantine_cannot_hide_a_fall() -> None:
     (result,) = GateEvaluation(gate=guard(), pair=pair).rule_results
     verdict = next(one for one in verdicts_on(MetricReader(past.store), [base, row], many) if one.metric == "right")
     assert (result.outcome, result.reason_code) == ("open", "too_many_in_quarantine") == ("open", verdict.reason_code)
-    assert "31 of 300 examples (10%) are in quarantine, at most 10% wanted" in result.text
+    assert "31 of 300 examples (10%) are in quarantine, wanted at most 10%" in result.text
     sliced = GateSpec(non_inferiority={"right@split=None": 0.05})
     assert GateEvaluation(gate=sliced, pair=pair).conclusion == "NOT ENOUGH EVIDENCE"
     unseen = past.spec(quarantine=[{"examples": ["e1"], "until": "2027-01-01", "reason": "hard"}])
@@ -170,7 +170,7 @@ def test_mistakes_in_a_quarantine_are_one_line() -> None:
     for entry, message in (
         ({"examples": ["nobody"]}, "got 'nobody', wanted the id of an example of the dataset"),
         ({"examples": ["e0"]}, "got the final example 'e0', wanted final ones by flip_rate_above only"),
-        ({"examples": ["e1"], "until": date(2020, 1, 1)}, "e1: got until 2020-01-01, which is over"),
+        ({"examples": ["e1"], "until": date(2020, 1, 1)}, "e1: got until 2020-01-01, which has passed"),
     ):
         spec = past.spec(quarantine=[{"until": "2100-01-01", "reason": "why", **entry}])
         with pytest.raises(InputError, match=message):

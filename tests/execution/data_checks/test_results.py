@@ -159,7 +159,7 @@ def test_results_are_checked_once_and_again_after_a_resumption(store: Store, mon
 
 def test_only_finished_experiments_are_checked(store: Store) -> None:
     finished_experiment(store, state="incomplete")
-    with pytest.raises(InputError, match=r"got one that is not finished.*`evalflows resume exp-1` continues"):
+    with pytest.raises(InputError, match=r"is not finished.*`evalflows resume exp-1` continues"):
         row_of_finished(store, "exp-1")
 
 

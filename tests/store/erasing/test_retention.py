@@ -73,7 +73,7 @@ def test_traces_that_are_being_judged_wait_for_the_next_time(
 ) -> None:
     with hold_lease(production, evaluation_id("watch"), "judging", wait=False):
         assert dict(retain(production, RetentionSpec(trace_texts_days=1), None)[0].rows) == {}
-    assert "trace_texts_days: 1: waits for the next time" in capsys.readouterr().err
+    assert "trace_texts_days: 1: put off until the next time" in capsys.readouterr().err
     assert retain(production, RetentionSpec(trace_texts_days=1), None)[0].rows["observations"] == 4
     assert files_with(SECRET, store_root) == []
 

@@ -148,7 +148,7 @@ def test_an_export_of_another_store_or_that_is_being_written_is_left_alone(store
     with pytest.raises(InputError, match=f"got an export of the store {store.layout.root}, wanted one of"):
         export_views(Store(tmp_path / "another"), path)
     Path(f"{path}.wal").touch()
-    with pytest.raises(InputError, match="another program writes it"):
+    with pytest.raises(InputError, match="another program is writing it"):
         export_tables(store, path, ["labels"])
 
 

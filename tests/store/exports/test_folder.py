@@ -158,7 +158,7 @@ def test_two_exports_to_one_folder_exclude_each_other_and_an_unknown_name_writes
     folder.mkdir()
     descriptor = os.open(folder, os.O_RDONLY)
     assert try_lock(descriptor)
-    with pytest.raises(InputError, match="another export writes there"):
+    with pytest.raises(InputError, match="another export is writing there"):
         export_folder(store, folder, "csv", ["labels"])
     os.close(descriptor)
     assert [*folder.iterdir()] == []

@@ -178,7 +178,7 @@ def test_readers_see_the_rows_from_before_until_the_export_has_ended(
 def test_a_schema_of_something_else_is_left_alone(store: Store, tmp_path: Path, postgres_url: str, run: Run) -> None:
     run(f"create schema {IN_SQL}")
     run("create table labels (mine text)")
-    with pytest.raises(InputError, match="got 'labels' of something else in it, wanted a new or empty schema"):
+    with pytest.raises(InputError, match="got 'labels', which no export wrote, wanted a new or empty schema"):
         export(store, postgres_url, "labels")
     run("drop table labels")
     export(store, postgres_url, "labels")

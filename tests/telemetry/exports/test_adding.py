@@ -141,8 +141,8 @@ def test_a_line_that_is_too_long_costs_only_itself(
 NO_EXPORTS = [
     (b"", "is empty, wanted at least one record"),
     (b"\n \n", "is empty, wanted at least one record"),
-    (b"\x00\x01\x02\xff" * 100, "is no text, wanted JSON lines, JSON, CSV or Parquet (.gz if it is gzipped)"),
-    (gzip.compress(b"{}", mtime=0), "is no text, wanted JSON lines, JSON, CSV or Parquet (.gz if it is gzipped)"),
+    (b"\x00\x01\x02\xff" * 100, "got binary data, wanted JSON lines, JSON, CSV or Parquet (.gz if it is gzipped)"),
+    (gzip.compress(b"{}", mtime=0), "got binary data, wanted JSON lines, JSON, CSV or Parquet (.gz if it is gzipped)"),
     (b"hello\nworld\n", "line 1: not JSON: "),
     (b'{"a": 1, "b": 2}\n', "line 1: its format is not recognised by 'a, b', wanted --format, or --columns"),
     (b"{\n", "not JSON: "),

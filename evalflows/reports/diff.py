@@ -3,6 +3,7 @@ document of `evalflows diff --format json`, and as Markdown."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from operator import attrgetter
 from typing import Any
 
 from evalflows.analysis.changes import (
@@ -169,7 +170,12 @@ def diff_without_lists(store: Store, figures: ComparedFigures, metrics: Sequence
     """Return the same without lists of examples, which take as long as all else."""
     compared = figures.compared
     baseline, *candidates = overviews_of(store, compared.experiment_ids)
-    names = names_apart(store, {side.experiment_id: side.target for side in (baseline, *candidates)})
+    targets, given = (
+        {side.experiment_id: name(side) for side in (baseline, *candidates)}
+        for name in (attrgetter("target"), attrgetter("name"))
+    )
+    are_told_by_names = len({*targets.values()}) < len({*given.values()}) == len(given)
+    names = names_apart(store, given if are_told_by_names else targets)
     results = compared_results(store, figures, names)
     check_metrics(metrics, [result.metric for result in results if result.has_rows])
     return ExperimentsDiff(

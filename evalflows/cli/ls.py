@@ -76,7 +76,7 @@ def ls(with_ids: bool, form: str, limit: int | None, **wanted: str | datetime | 
     ids = [identity for (identity,) in found]
     # No parameters: the files of owners in parameters are verified, and a list goes on without a damaged one.
     these = f"is_one_of(experiment_id, [{', '.join(map(quoted, ids[:most]))}]) {_NEWEST}, target"
-    experiments = overviews(store, these, []) if ids else []
+    experiments = overviews(store, these, [], None if most is None else ids[:most]) if ids else []
     compared = comparison_overviews(store, f"{_WANTED} and $4 is null {_NEWEST} limit $5", values)
     are_all = most is None or max(len(ids), len(compared)) <= most
     compared = compared[:most]

@@ -433,7 +433,8 @@ def wanted_of(site: Site, asked: CompareQuery) -> Wanted:
     if metric is not None and metric not in kept.metrics:
         raise InputError(f"metric: got {metric!r}, wanted one of {', '.join(kept.metrics) or 'none'}")
     asked = replace(asked, metric=metric)
-    (changes,) = kept.changes([metric]) if metric else [{}]
+    read = dict(zip(kept.metrics, kept.changes(kept.metrics), strict=True))  # an example is shown by all: one query
+    changes = read[metric] if metric else {}
     found = found_examples(site.store, kept.compared, asked.q) if asked.q else None
     if asked.change == WORSE_IN_ANY:
         worse = worse_in_any(kept, asked.of)

@@ -380,8 +380,14 @@ def overall_win_rates(store: Store, comparisons: Sequence[str]) -> dict[str, lis
 
 def comparison_overviews(store: Store, where: str, values: Sequence[object]) -> list[Overview]:
     """Return the comparisons for which a condition holds; `where` is SQL from there on, with an order if it matters."""
+    (sets,) = ask(store, (f"select comparison_id, experiments from comparison_sets where {where}", values))
+    if not sets:
+        return []
+    ids = [comparison_id for comparison_id, _ in sets]
+    compared = [experiment for _, experiments in sets for experiment in experiments]
     query = f"select {fields_of(Overview)} from comparison_overview where {where}"
-    found = ask_records(store, Overview, query, values)
+    with store.reading(only={"comparison_id": ids, "experiment_id": {*ids, *compared}}):
+        found = ask_records(store, Overview, query, values)
     more = [spooled_if_unfinished(store, overview.state, overview.comparison_id, "judgements") for overview in found]
     return [replace(overview, judged=overview.judged + count) for overview, count in zip(found, more, strict=True)]
 

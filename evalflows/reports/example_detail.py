@@ -7,6 +7,7 @@ from datetime import datetime
 from evalflows.specs.errors import NotFoundError
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
+from evalflows.store.queries.lookup import rows_of_experiments
 from evalflows.store.sql import ask, ask_records, record_of
 from evalflows.store.store import Store
 
@@ -76,7 +77,8 @@ class ExampleDetail:
 def example_detail(store: Store, experiments: Sequence[str], example_id: str) -> ExampleDetail:
     """Return everything of an example in experiments, given by id. Raise InputError if none of them has it."""
     ids = [list(experiments), example_id]
-    examples, runs, scores = ask(store, (_EXAMPLE, ids), (_RUNS, ids), (_SCORES, ids))
+    with store.reading(only=rows_of_experiments(store, experiments)):
+        examples, runs, scores = ask(store, (_EXAMPLE, ids), (_RUNS, ids), (_SCORES, ids))
     if not examples:
         raise NotFoundError(f"example {example_id!r}: in none of the experiments {', '.join(experiments)}")
     by_run = grouped((run_id, record_of(ScoreDetail, score)) for run_id, *score in scores)

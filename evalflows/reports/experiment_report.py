@@ -496,9 +496,16 @@ def failures_of(store: Store, experiments: Sequence[str]) -> list[Failure]:
         return ask_records(store, Failure, _FAILURES_OF_EACH, [list(experiments)])
 
 
-def overviews(store: Store, where: str, values: Sequence[object]) -> list[ExperimentOverview]:
-    """Return the experiments for which a condition holds; `where` is SQL from there on, with an order if it matters."""
-    return _with_tried(store, ask(store, (f"{_OVERVIEW} where {where}", values))[0])
+def overviews(
+    store: Store, where: str, values: Sequence[object], experiments: Collection[str] | None = None
+) -> list[ExperimentOverview]:
+    """Return the experiments for which a condition holds; `where` is SQL from there on, with an order if it matters.
+
+    If it holds only for some of these `experiments`, no files but their own are read.
+    """
+    with store.reading(only=None if experiments is None else {"experiment_id": experiments}):
+        (rows,) = ask(store, (f"{_OVERVIEW} where {where}", values))
+    return _with_tried(store, rows)
 
 
 def overviews_of(store: Store, experiments: Sequence[str]) -> list[ExperimentOverview]:

@@ -10,7 +10,7 @@ from evalflows.analysis.diff import figures_between
 from evalflows.analysis.differences import MetricReader
 from evalflows.reports.diff import ExperimentsDiff, diff_of, diff_without_lists
 from evalflows.specs.metric_names import MEASURES
-from evalflows.store.queries.lookup import run_groups
+from evalflows.store.queries.lookup import rows_of_experiments, run_groups
 from evalflows.store.queries.people_checks import people_batches
 from evalflows.store.queries.progress import owner_states
 from evalflows.store.records import controls_batch
@@ -74,7 +74,8 @@ class KeptComparison:
         """Return the changes in each of these metrics, by example, in the candidates' order."""
         with self._lock:
             if unread := [metric for metric in metrics if metric not in self._changes]:
-                self._changes |= changes.changes_of(self._store, self.compared, unread)
+                with self._store.reading(only=rows_of_experiments(self._store, self.compared.experiment_ids)):
+                    self._changes |= changes.changes_of(self._store, self.compared, unread)
             return [self._changes[metric] for metric in metrics]
 
 
@@ -96,7 +97,8 @@ class KeptComparisons:
             if (kept := self._kept.get(key)) is not None:
                 self._kept.move_to_end(key)
         if kept is None:
-            kept = KeptComparison(store, store.steady(lambda: figures_between(store, baseline, candidates)))
+            with store.reading(about=[baseline, *candidates]):
+                kept = KeptComparison(store, store.steady(lambda: figures_between(store, baseline, candidates)))
             if not kept.is_running:
                 self._keep(key, kept)
         return kept

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from evalflows.analysis.changes import Change, ComparedExperiments, ExampleChange, SharedExample
 from evalflows.specs.escaping import json_text
 from evalflows.specs.frozen import dataclass
+from evalflows.store.queries.lookup import rows_of_experiments
 from evalflows.store.sql import ask, record_of
 from evalflows.store.store import Store
 
@@ -166,12 +167,13 @@ def side_by_side(
     of_example = {example: [each for metric in changes for each in metric.get(example, ())] for example in examples}
     metrics = list(dict.fromkeys(each.metric for some in of_example.values() for each in some))
     lacking = [example for example, some in of_example.items() if any(map(_lacks, some))]
-    answers, reasons, texts = ask(
-        store,
-        (ANSWERS, [ids, shown, metrics[0]]) if metrics and repetitions > 1 else (ONLY_ANSWERS, [ids, shown]),
-        (REASONS, [ids, lacking, metrics]) if lacking else (NOTHING, []),
-        (TEXTS, [ids, shown]),
-    )
+    with store.reading(only=rows_of_experiments(store, ids)):
+        answers, reasons, texts = ask(
+            store,
+            (ANSWERS, [ids, shown, metrics[0]]) if metrics and repetitions > 1 else (ONLY_ANSWERS, [ids, shown]),
+            (REASONS, [ids, lacking, metrics]) if lacking else (NOTHING, []),
+            (TEXTS, [ids, shown]),
+        )
     given = {(owner, example): record_of(Answer, row) for owner, example, *row in answers}
     why = {(owner, example, metric): reason for owner, example, metric, reason in reasons}
     rows = {row[0]: row for row in texts}

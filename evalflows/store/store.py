@@ -359,7 +359,7 @@ class Store:
                 only reads, as a report does, whose parts ask some things alike.
         """
         now = self._reading.get()
-        copies = now.about if about is None else OwnerCopies(about)
+        copies = now.about if about is None else OwnerCopies(about, self._states_alone)
         if copies is not None and not copies.experiments.issuperset((only or {}).get("experiment_id", ())):
             copies = None
         answers = now.answers
@@ -389,11 +389,13 @@ class Store:
             known[key] = answer
         return [[*rows] for rows in known[key]]
 
-    def _states_alone(self, tables: Collection[str] | None) -> dict[str, object] | None:
+    def _states_alone(
+        self, tables: Collection[str] | None, only: Mapping[str, Collection[str]] | None = None
+    ) -> dict[str, object] | None:
         """Return the files of the owners in `only`, their own and packed ones; None if tables have others, or rows that
-        are not sealed, or if a packed file also has earlier rows of an owner that has its own."""
-        owners, states = self._reading.get().only, dict[str, object]()
-        if owners is None or tables is None or not self.layout.is_local:
+        are not sealed or may be damaged, or if a packed file also has earlier rows of an owner that has its own."""
+        owners, states = only or self._reading.get().only, dict[str, object]()
+        if owners is None or tables is None or not self.layout.is_local or self._damages.of():
             return None
         for table in tables:
             if (column := TABLES[table].owner) not in owners:
@@ -438,15 +440,20 @@ class Store:
         """
         if not self.layout.is_local:
             tables = None  # the mirror has one state of all
-        if (known := self._reading.get().steady) and known.has(tables):
-            return read()
-        if alone := self._read_alone(read, tables):
+        known = self._reading.get().steady
+        if known is not None and not known.has(tables):
+            known = None
+        if (known is None or known.alone is None) and (alone := self._read_alone(read, tables, known)):
             return alone[0]
-        return self._read_unchanged(read, tables, may_grow=may_grow)
+        return read() if known else self._read_unchanged(read, tables, may_grow=may_grow)
 
-    def _read_alone(self, read: Callable[[], Result], tables: Collection[str] | None) -> tuple[Result] | None:
-        """Return the result of `read` from the files in `only`; None if there are others, or they changed meanwhile."""
-        if (alone := self._states_alone(tables)) is None:
+    def _read_alone(
+        self, read: Callable[[], Result], tables: Collection[str] | None, known: _Steady | None
+    ) -> tuple[Result] | None:
+        """Return the result of `read` from the files in `only`; None if there are others, or they changed meanwhile, or
+        since a state that is `known`."""
+        alone = self._states_alone(tables)
+        if alone is None or (known and not alone.items() <= known.states.items()):
             return None
         with self._seeing(_Steady(alone, tables, may_copy=True, alone=self._reading.get().only)):
             try:

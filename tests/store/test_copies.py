@@ -130,11 +130,17 @@ def test_questions_about_some_owners_read_their_sealed_files_alone(
     with monkeypatch.context() as patch:
         patch.setattr(Store, "_read_unchanged", None)
         assert answers(*both) == [3] and answers(*both, of="exp-2") == [2], "of one packed file, only the owner's"
+    assert store.steady(lambda: answers(*both) == [3]), "also within one state of the store"
     sealed = {identity: store.read("outputs", identity) for identity in both}
     with store.reading(only={"experiment_id": both}):
         assert store.query(count, [[*both]]) == [(5,)]
         store.publish("outputs", "exp-2", sealed["exp-2"][:1])
         assert store.query(count, [[*both]]) == [(4,)], "rows that were packed earlier do not count"
+    assert ask(store, ("select count(*) from outputs", [])) == [[(4,)]], "nor in a copy of the table"
+    monkeypatch.setattr(copies, "MOST_BYTES", 0)
+    with store.reading(about=both):
+        assert ask(store, ("select count(*) from outputs", [])) == [[(4,)]], "nor in one of their rows"
+    monkeypatch.setattr(copies, "MOST_BYTES", 4 << 20)
     store.publish("outputs", "exp-3", [make("outputs", experiment_id="exp-3", run_id="exp-3-a", outputs='"a"')])
     assert answers("exp-3", of="exp-3") == [1]
     path = Path(store.layout.sealed("outputs", "exp-3"))

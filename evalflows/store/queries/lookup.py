@@ -3,7 +3,7 @@
 from __future__ import annotations  # types of libraries that are imported when first used
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -172,6 +172,14 @@ def example_ids_of(store: Store, snapshot_id: str) -> list[str]:
     """Return the ids of a snapshot's examples, in its order."""
     rows = store.query("select example_id from source.examples where snapshot_id = ? order by position", [snapshot_id])
     return [example_id for (example_id,) in rows]
+
+
+def rows_of_experiments(store: Store, identities: Sequence[str]) -> dict[str, Collection[str]]:
+    """Return, by column, the owners of the rows of experiments and of their examples, as `Store.reading` takes them."""
+    query = "select distinct snapshot_id from source.experiments where list_contains(?, experiment_id)"
+    with store.reading(only={"experiment_id": identities}):
+        snapshots = [snapshot for (snapshot,) in store.query(query, [list(identities)])]
+    return {"experiment_id": identities, "snapshot_id": snapshots}
 
 
 def is_comparison(store: Store, reference: str) -> bool:

@@ -1,16 +1,22 @@
 -- one row per evaluator_version, judge_model: whether a judge can be relied on: known-answer controls, biases, agreement with people, spread over repeats, failures and cost; a null figure has its reason
-with judgements as (
+with models as (
+    -- the judges among the evaluators: most rows of a large store are of rules, which have no model, and are not read.
+    -- A judgement that failed before its call has no model; if the version has one model only, it belongs to that
+    select evaluator_version, count(distinct judge_model) as models, any_value(judge_model) as model
+    from (
+        select evaluator_version, judge_model from staging.scores where status <> 'sampled_out' and judge_model is not null
+        union all
+        select evaluator_version, judge_model from staging.comparisons
+        where decided_by is distinct from 'failed_output' and judge_model is not null
+    ) group by evaluator_version
+), judgements as (
     select evaluator_version, judge_model, evaluator, metric, experiment_id as owner, 'run' as kind, status, spread,
            null::double as agreement, calls, cost_usd, latency_s, error_kind, recorded_at
-    from staging.scores where status <> 'sampled_out'
+    from staging.scores semi join models using (evaluator_version) where status <> 'sampled_out'
     union all
     select evaluator_version, judge_model, evaluator, metric, comparison_id, 'pair', status, null, agreement, calls,
            cost_usd, latency_s, error_kind, recorded_at
     from staging.comparisons where decided_by is distinct from 'failed_output'
-), models as (
-    -- a judgement that failed before its call has no model; if the version has one model only, it belongs to that
-    select evaluator_version, count(distinct judge_model) as models, any_value(judge_model) as model
-    from judgements group by evaluator_version having count(judge_model) > 0
 ), summed as (
     select j.evaluator_version, coalesce(j.judge_model, case when m.models = 1 then m.model end, 'no model') as judge_model,
            any_value(j.evaluator) as evaluator, list_sort(list(distinct j.metric)) as metrics, any_value(j.kind) as kind,

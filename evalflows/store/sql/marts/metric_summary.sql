@@ -1,12 +1,13 @@
 -- one row per experiment_id, metric, evaluator_version: the mean of each metric, with counts of scored and missing runs
 with of_metrics as (
-    select experiment_id, metric, evaluator_version, evaluator, subject_kind, value, status, sampling_rate, calls,
-           calls_cached, cost_usd
-    from staging.scores
+    -- names are keys of the groups, so that a condition on them reaches the files
+    select s.experiment_id, e.name, e.target, metric, evaluator_version, evaluator, subject_kind, value, status,
+           sampling_rate, s.calls, s.calls_cached, s.cost_usd
+    from staging.scores s join staging.experiments e using (experiment_id)
     where subject_kind in ('run', 'experiment') and turn is null
 ), by_measure as (
     -- the rows of `measures`, summed without making them
-    select experiment_id, count(*) as n, count(*) filter (status = 'ok') as ok,
+    select experiment_id, name, target, count(*) as n, count(*) filter (status = 'ok') as ok,
            unnest([
                {'metric': 'latency', 'known': count(latency_s), 'scored': count(latency_s) filter (status = 'ok'),
                 'mean': avg(latency_s) filter (status = 'ok'), 'sd': stddev_samp(latency_s) filter (status = 'ok')},
@@ -21,10 +22,13 @@ with of_metrics as (
                {'metric': 'answer_length', 'known': count(length), 'scored': count(length) filter (status = 'ok'),
                 'mean': avg(length) filter (status = 'ok'), 'sd': stddev_samp(length) filter (status = 'ok')}
            ]) as m
-    from (select *, case when coalesce(calls_cached, 0) = 0 then cost_usd end as cost_asked_usd from staging.outputs)
-    group by experiment_id
+    from (
+        select o.*, e.name, e.target, case when coalesce(o.calls_cached, 0) = 0 then o.cost_usd end as cost_asked_usd
+        from staging.outputs o join staging.experiments e using (experiment_id)
+    )
+    group by experiment_id, name, target
 ), summed as (
-    select experiment_id, metric, evaluator_version,
+    select experiment_id, name, target, metric, evaluator_version,
            any_value(subject_kind) as subject_kind,
            any_value(evaluator) as evaluator,
            -- for samples, values are weighted by the inverse sampling rate
@@ -44,13 +48,13 @@ with of_metrics as (
            case when bool_or(calls_cached is null) then null else sum(calls_cached) end as calls_cached,
            case when bool_or(cost_usd is null) then null else sum(cost_usd) end as cost_usd
     from of_metrics
-    group by experiment_id, metric, evaluator_version
+    group by experiment_id, name, target, metric, evaluator_version
     union all
-    select experiment_id, m.metric, 'measured', 'run', 'measured', m.mean, m.sd,
+    select experiment_id, name, target, m.metric, 'measured', 'run', 'measured', m.mean, m.sd,
            case when m.known > 0 then m.scored else 0 end, case when m.known > 0 then n - ok else 0 end,
            case when m.known > 0 then ok - m.scored else n end, 0, 0, 0, 0.0
     from by_measure
 )
-select s.experiment_id, e.name as experiment, e.target, s.metric, s.evaluator_version, s.subject_kind, s.evaluator,
-       s.mean, s.sd, s.scored, s.missing, s.not_applicable, s.sampled_out, s.calls, s.calls_cached, s.cost_usd
-from summed s join staging.experiments e using (experiment_id)
+select experiment_id, name as experiment, target, metric, evaluator_version, subject_kind, evaluator, mean, sd, scored,
+       missing, not_applicable, sampled_out, calls, calls_cached, cost_usd
+from summed

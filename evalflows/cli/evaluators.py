@@ -17,7 +17,7 @@ from evalflows.specs.errors import NOT_ATTEMPTED, UNREACHABLE, IncompleteError, 
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.metric_names import TRIAL
 from evalflows.specs.target import RecordedTarget
-from evalflows.specs.yaml_loader import SpecLoader
+from evalflows.specs.yaml_loader import SpecLoader, yaml_problem
 from evalflows.store.file_formats import parse_json, read_rows
 from evalflows.store.records import JudgementRow
 from evalflows.store.store import Store
@@ -94,7 +94,7 @@ def _settings(changes: Iterable[str]) -> dict[str, Any]:
         try:
             settings[key.strip()] = yaml.load(text, SpecLoader)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise InputError(f"--set {change}: the value is not YAML: {' '.join(str(error).split())}") from error
+            raise InputError(f"--set {change}: the value is not YAML: {yaml_problem(error)}") from error
     return settings
 
 

@@ -99,14 +99,14 @@ def load_text(text: str, where: str, *, wanted: str) -> dict[str, Any]:
     """Return the fields of a spec's text (YAML). Raise InputError, beginning with `where`, if it has none."""
     import yaml  # late: specs that the store has need none
 
-    from evalflows.specs.yaml_loader import SpecLoader, TooLargeError
+    from evalflows.specs.yaml_loader import SpecLoader, TooLargeError, yaml_problem
 
     try:
         content = yaml.load(text, SpecLoader)
     except TooLargeError as error:
         raise InputError(f"{where}: {error}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # an invalid date raises ValueError
-        raise InputError(f"{where}: not YAML: {' '.join(str(error).split())}") from error
+        raise InputError(f"{where}: not YAML: {yaml_problem(error)}") from error
     if not isinstance(content, dict):
         raise InputError(f"{where}: got {type(content).__name__}, wanted a mapping with {wanted}")
     return content
@@ -159,7 +159,7 @@ def _apply(content: dict[str, Any], change: str, *, as_text: bool = False) -> No
     """Set one field of a spec: `path.to.it=value`, with the value as YAML or as it is, and list elements by number."""
     import yaml  # late, as above
 
-    from evalflows.specs.yaml_loader import SpecLoader
+    from evalflows.specs.yaml_loader import SpecLoader, yaml_problem
 
     path, equals, text = change.partition("=")
     keys = path.strip().split(".")
@@ -168,7 +168,7 @@ def _apply(content: dict[str, Any], change: str, *, as_text: bool = False) -> No
     try:
         value = text if as_text else yaml.load(text, SpecLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"--set {change}: the value is not YAML: {' '.join(str(error).split())}") from error
+        raise InputError(f"--set {change}: the value is not YAML: {yaml_problem(error)}") from error
     node: Any = content
     for key in keys[:-1]:
         node = _step(node, key, change)

@@ -27,6 +27,13 @@ class TooLargeError(yaml.YAMLError):
     """A text in YAML with more than anybody writes, which would take minutes or all memory."""
 
 
+def yaml_problem(error: Exception) -> str:
+    """Return why a text is not YAML, on one line, with the place in it: the parser names it after the text."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem and (mark := error.problem_mark):
+        return f"line {mark.line + 1}, column {mark.column + 1}: {' '.join(error.problem.split())}"
+    return " ".join(str(error).split())
+
+
 class LimitedLoader(yaml.SafeLoader):
     """YAML's safe loader. Raise TooLargeError before a text is parsed, or before values are made of it."""
 

@@ -492,7 +492,7 @@ def _of_lines(lines: Iterator[tuple[int, bytes | None]]) -> Iterator[Record]:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg} at character {error.pos + 1}"
+        return f"{error.msg.removesuffix(' starting at')} at character {error.pos + 1}"
     return "not UTF-8" if isinstance(error, UnicodeDecodeError) else "nested too deeply"
 
 

@@ -37,7 +37,7 @@ NO_MAPPING = "wanted a mapping with name, dataset, targets, evaluators"
         *((BASE + more, GROWS) for more in (BOMB, "metadata: &m {self: *m}\n", "metadata: {list: &l [*l]}\n")),
         *((BASE + more, GROWS) for more in (MERGES, WIDE, f"tags: [{'a, ' * 100_000}]\n")),
         (BASE + f"tags: [{'a, ' * 700_000}]\n", "got 2,100,139 characters, wanted at most 2,000,000"),
-        (BASE + "name: b\n", "not YAML: got the key 'name' twice in "),
+        (BASE + "name: b\n", "not YAML: line 6, column 1: got the key 'name' twice"),
         (BASE + "repetition: 3\n", "repetition: no such field"),
         (None, "cannot be read: No such file or directory"),
     ],

@@ -303,7 +303,8 @@ def application(
     store: Store, token: str | None = None, making: Making | None = None, tools: Starlette | None = None
 ) -> Starlette:
     """Return the dashboard of a store, with the routes of `tools` for other programs. With a token, only who has it is
-    answered."""
+    answered. Raise InputError if what an hour of labelling costs is no number."""
+    Effort.of(None, os.environ.get(USD_PER_HOUR))
     proofs, making, queries, kept = Proofs(), making or Making(), QueryProcesses(store.layout.root), _Kept()
     compared = KeptComparisons()
     routes: list[BaseRoute] = [

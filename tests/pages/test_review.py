@@ -17,7 +17,7 @@ from production import score as score_of_trace
 
 from evalflows.analysis.labels import judge_standings
 from evalflows.analysis.reviewing import USD_PER_HOUR
-from evalflows.dashboard.app import take_label
+from evalflows.dashboard.app import application, take_label
 from evalflows.dashboard.datasets import take_reviewed
 from evalflows.dashboard.links import Links, Proofs
 from evalflows.dashboard.rendering import Query, Site
@@ -287,3 +287,6 @@ def test_what_a_label_took_and_cost_stands_beside_a_verdict_of_the_judge(monkeyp
     take_label(Store(), query, {"item": item_of(shown(query)), "answer": "no", "seconds": "8"})
     effort = effort_of(Store(), "small", "correct", "correct")
     assert effort.sentence == "a label took 8 s (median of 1) and cost 0.04 USD; a verdict of the judge cost 0.002 USD"
+    monkeypatch.setenv(USD_PER_HOUR, "abc")
+    with pytest.raises(InputError, match=f"{USD_PER_HOUR}.*'abc'"):  # before somebody has labelled
+        application(Store())

@@ -18,7 +18,7 @@ from evalflows.harnesses.recording import Recorded, check_field, keep, names_of,
 from evalflows.reports.decisions import Decision, decisions_named, with_limits
 from evalflows.specs.errors import InputError, names_to_choose, short
 from evalflows.specs.frozen import dataclass
-from evalflows.specs.gate import RULE_FIELDS
+from evalflows.specs.gate import RULE_FIELDS, GateSpec
 from evalflows.specs.metric_names import sliced_metric
 from evalflows.specs.values import stored
 from evalflows.store.queries.shared_examples import check_slices
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 RULES = ("gates", "metrics", "composites", "confidence_level", "adjustment")
 """Fields of a spec that say how to decide."""
 
+OWN, OPTIONS = "decide", {"non_inferiority": "--metric", "superiority": "--superiority", "thresholds": "--threshold"}
+"""The gate of the command's own options, and the option of each of its rules."""
 
 _OF_STORES = ("batch", "baseline", "approved_by", "signers")
 """Fields of a gate that only a store answers."""
@@ -88,7 +90,7 @@ def decide_results(
     known = [metric for row in rows for metric in reader.values(row, spec)]
     evaluations = []
     for gate in spec.gates:
-        _check_metrics(gate.metrics, known)
+        _check_metrics(gate, known)
         for candidate in candidates:
             check_slices([gate], reader.examples(candidate.snapshot_id))
             pair = ExperimentPair(reader=reader, spec=spec, candidate=candidate, baseline=baseline)
@@ -177,10 +179,13 @@ def _within(gate: Mapping[str, Any], systems: Sequence[SystemResults], field: st
     }
 
 
-def _check_metrics(metrics: Sequence[str], known: Sequence[str]) -> None:
-    for metric in metrics:
+def _check_metrics(gate: GateSpec, known: Sequence[str]) -> None:
+    rules = [(kind, metric) for kind in RULE_FIELDS for metric in getattr(gate, kind)]
+    for kind, metric in rules:
         if (name := sliced_metric(metric).metric) not in known:
-            raise InputError(f"metric: got {name!r}, wanted {names_to_choose(name, dict.fromkeys(known))}")
+            where = OPTIONS[kind] if gate.name == OWN and kind in OPTIONS else f"gate {gate.name!r}: {kind}:"
+            choices = names_to_choose(name, dict.fromkeys(known))
+            raise InputError(f"{where} {name}: got no such metric, wanted {choices}")
 
 
 def _system(side: Any, name: str) -> SystemResults:

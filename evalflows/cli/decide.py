@@ -105,7 +105,7 @@ def decide(
     Exit code: 0 for PASS, or without a rule; 1 for FAIL, 3 if there is not enough evidence, 2 for bad input.
     """
     with without_collection():
-        from evalflows.api.deciding import decide_results, needs_store, store_for
+        from evalflows.api.deciding import OWN, decide_results, needs_store, store_for
         from evalflows.harnesses.recording import read_sentence
         from evalflows.reports.documents import document
         from evalflows.reports.markdown_pages import GateReport
@@ -123,7 +123,7 @@ def decide(
     if any(own.values()):
         given["gates"] = [
             *given.get("gates", []),
-            {"name": "decide", **{kind: rule for kind, rule in own.items() if rule}},
+            {"name": OWN, **{kind: rule for kind, rule in own.items() if rule}},
         ]
     wanted = [f"--{name}" for name, path in files.items() if path and path != "-"]
     if wanted and not given.get("gates"):

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from evalflows.harnesses.assembling import ResultRow, SystemResults
+from evalflows.harnesses.assembling import ResultRow, SystemResults, with_columns
 from evalflows.specs.errors import InputError, names_to_choose
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import make_spec
 from evalflows.specs.frozen import dataclass
+from evalflows.specs.gate import RULE_FIELDS
 from evalflows.specs.grouping import grouped
-from evalflows.specs.metric_names import MEASURES, kept_apart
+from evalflows.specs.metric_names import MEASURES, kept_apart, sliced_metric
 from evalflows.store.queries.values import MEASURED, MetricValues, Values, has_two_values
 from evalflows.store.records import ExampleRow, ExperimentRow, OutputRow, derived_id, new_id, now, to_json
 from evalflows.store.snapshots import Examples, content_line, example_of, examples_in_memory, freeze, snapshot_id
@@ -122,9 +123,17 @@ def recorded(systems: Sequence[SystemResults], rules: Mapping[str, Any], *, clus
         rules: Fields of a spec that say how to decide: gates, metrics, composites, confidence_level, adjustment.
         cluster: The field of the rows by which examples belong together.
 
-    Raise InputError for a field that no row has, and if the systems share no example with the same inputs.
+    A column is a metric too if a rule or another file calls it so. Raise InputError for a text in it, for a field that
+    no row has, and if the systems share no example with the same inputs.
     """
-    names = names_of(systems)
+    asked = {
+        sliced_metric(one).metric
+        for gate in rules.get("gates") or ()
+        for kind in RULE_FIELDS
+        for one in gate.get(kind) or ()
+    }
+    asked |= {kept_apart(one) for system in systems for one in system.metrics}
+    systems, names = [with_columns(system, asked) for system in systems], names_of(systems)
     inputs, notes = _shared_inputs(systems)
     if cluster is not None:
         check_field("cluster", systems, cluster)

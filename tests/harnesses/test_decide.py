@@ -141,7 +141,7 @@ def test_a_store_changes_no_figure(tmp_path: Path, options: tuple[str, ...]) -> 
     [
         (("OLD",), "got the results of one system, wanted a baseline and a candidate"),
         (("OLD", "OTHER"), "got no id in both, such as 'q0' and 'x0', wanted results on the same examples"),
-        (("OLD", "NEW", "--metric", "corect=.1"), "metric: got 'corect', wanted correct"),
+        (("OLD", "NEW", "--metric", "corect=.1"), "--metric corect: got no such metric, wanted correct"),
         (("OLD", "NEW", "--metric", "correct=-1"), "wanted a margin above 0"),
         (("OLD", "NEW", "--metric", "correct"), "--metric: got 'correct', wanted NAME=NUMBER"),
         (("OLD", "NEW", "--cluster", "tpic"), "cluster: got 'tpic', wanted a field of the rows: topic"),
@@ -160,6 +160,34 @@ def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], wante
     done = asked(*(files.get(one, one.replace("OLD", files["OLD"])) for one in arguments))
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.output
     assert wanted in done.stderr
+
+
+def test_a_cell_that_is_no_number_is_missing_or_refused(tmp_path: Path) -> None:
+    """Whatever the column of one file looks like, if the other file or a rule calls it a metric."""
+
+    def table(name: str, *cells: str) -> str:
+        path = tmp_path / name
+        path.write_text("id,tone,other\n" + "".join(f'{n},"{cells[n % len(cells)]}",1\n' for n in range(40)))
+        return str(path)
+
+    old, words = table("old.csv", "1", "0.5"), ("0", "N/A", "null", "-", "NaN", "", "None", "na")
+    (metric,) = (
+        one
+        for one in json.loads(asked(old, table("words.csv", *words), "--json", "-").stdout)["metrics"]
+        if (one["metric"], one["experiment"]) == ("tone", "words")
+    )
+    assert (metric["scored"], metric["missing"]) == (5, 35)
+    empty = asked(old, table("empty.csv", ""), "--metric", "tone=.1")
+    assert empty.exit_code == 3 and "40 of 40 values of tone are missing in empty" in empty.stdout
+    for cells in (("1", "85%"), ("good", "0.5", "bad"), ("1", "0,5"), ("Infinity", "1")):
+        path = table("new.csv", *cells)
+        for sides in ((old, path), (path, old)):
+            done = asked(*sides)
+            number, got = next((n, cell) for n, cell in enumerate(cells, start=1) if cell not in ("1", "0.5"))
+            assert done.exit_code == 2 and f"{path}: result {number}: tone: got '{got}', wanted" in done.stderr
+    texts = [table(f"{name}.csv", "good", "bad") for name in "ab"]
+    assert asked(*texts).exit_code == 0, "a column of texts in both is no metric"
+    assert "a.csv: result 1: tone: got 'good', wanted a finite" in asked(*texts, "--threshold", "tone=1").stderr
 
 
 def test_ids_with_other_inputs_are_named(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def lines(inputs: Mapping[str, str], name: str) -> list[str]:
 def arguments(inputs: Mapping[str, str], baseline: str, report: Path) -> list[str]:
     """Return the arguments of `evalflows`. A value is one argument with its option, so it cannot be another option."""
     options = [f"--{name}={line}" for name in OPTIONS for line in lines(inputs, name)]
+    options += ["--only-shared"] if inputs.get("DECIDE_ONLY_SHARED") == "true" else []
     return ["decide", *options, f"--summary={report}", "--", baseline, *lines(inputs, "candidate")]
 
 

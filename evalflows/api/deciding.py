@@ -70,16 +70,19 @@ def decide_results(
     rules: Mapping[str, Any],
     cluster: str | None = None,
     slices: Sequence[str] = (),
+    *,
+    only_shared: bool = False,
 ) -> Decided:
     """Decide the gates of `rules` on results of systems, the first of which is the baseline; keep all of it in a store,
     if there is one.
 
-    `slices` are fields for each of whose values the rules hold too. Raise InputError for results that cannot be
-    compared, and for rules on metrics or slices that they do not have.
+    `slices` are fields for each of whose values the rules hold too. Examples that a candidate lacks are missing, with
+    `only_shared` left out. Raise InputError for results that cannot be compared, and for rules on metrics or slices
+    that they do not have.
     """
     for field in slices:
         rules = {**rules, "gates": [_within(gate, systems, field) for gate in rules.get("gates", ())]}
-    made = recorded(systems, rules, cluster=cluster)
+    made = recorded(systems, rules, cluster=cluster, only_shared=only_shared)
     spec, rows = made.spec, made.rows
     baseline, candidates = (rows[0], rows[1:]) if rows[1:] else (None, rows)
     scores = ScoresReader(made.systems)
@@ -122,6 +125,7 @@ def decide(
     thresholds: Mapping[str, float] | None = None,
     metrics: Mapping[str, Mapping[str, Any]] | None = None,
     clusters: Mapping[str, Any] | None = None,
+    only_shared: bool = False,
     store: str | None = None,
 ) -> Decision:
     """Decide whether a candidate may replace a baseline, on scores that you have.
@@ -135,6 +139,7 @@ def decide(
         thresholds: What its mean must reach, by metric.
         metrics: What is known of metrics, as in a spec: `{"cost": {"higher_is_better": False, "range": [0, 2]}}`.
         clusters: The group of each example by id, if examples belong together.
+        only_shared: Whether examples of the baseline that the candidate lacks are left out. Default: they are missing.
         store: The folder of a store that keeps all of it. Default: nothing is kept.
 
     Raise InputError for results that cannot be read or compared, and without any rule.
@@ -151,7 +156,7 @@ def decide(
     given = {"gates": [{"name": "release", **gate}], "metrics": {**(metrics or {})}}
     cluster = None if clusters is None else _CLUSTER
     with store_for(store, is_needed=False) as kept:
-        (decision,) = decide_results(kept, sides, given, cluster).decisions
+        (decision,) = decide_results(kept, sides, given, cluster, only_shared=only_shared).decisions
     return decision
 
 

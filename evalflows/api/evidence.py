@@ -170,7 +170,8 @@ def _difference(document: Mapping[str, Any]) -> str | None:
         if not all(system.rows for system in systems):
             return "none of its rules rests on scores of examples"
         cluster = "cluster" if any("cluster" in one for one in document["examples"]) else None
-        (again,) = decide_results(None, systems, {**rules, "gates": [document["gate"]]}, cluster).decisions
+        given = {**rules, "gates": [document["gate"]]}
+        (again,) = decide_results(None, systems, given, cluster, only_shared=True).decisions  # what lacks has a null
     except (InputError, ValueError) as error:
         return f"the gate cannot decide on its scores: {error}"
     if again.conclusion != document["conclusion"]:

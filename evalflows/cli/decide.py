@@ -71,6 +71,11 @@ def _numbers(option: str, given: Sequence[str], default: float | None = None) ->
     metavar="FIELD",
     help="Apply the rules to each value of this field too. Repeatable.",
 )
+@click.option(
+    "--only-shared",
+    is_flag=True,
+    help="Leave out examples of the baseline that a candidate lacks. Default: they count as missing.",
+)
 @click.option("--gates", "rules", metavar="FILE", help="Take gates, metrics and composites from this spec.")
 @click.option(
     "--format", "named", metavar="NAME", help="The format of the files. Default: detected from their content."
@@ -90,6 +95,7 @@ def decide(
     *,
     lower: tuple[str, ...],
     slices: tuple[str, ...],
+    only_shared: bool,
     is_kept: bool,
     is_whole: bool,
     **files: str | None,
@@ -132,7 +138,7 @@ def decide(
         given.setdefault("metrics", {}).setdefault(kept_apart(name), {})["higher_is_better"] = False
     is_needed = ci_files.evidence is not None or needs_store(given)
     with store_for(Layout.at().root if is_kept else None, is_needed=is_needed) as store:
-        decided = decide_results(store, systems, given, cluster, slices)
+        decided = decide_results(store, systems, given, cluster, slices, only_shared=only_shared)
         report, decisions = decided.report(), decided.decisions
         if isinstance(report, GateReport):
             shown, candidates = report.reports, report.candidates

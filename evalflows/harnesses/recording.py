@@ -115,13 +115,20 @@ class Recorded:
         return [system.row for system in self.systems]
 
 
-def recorded(systems: Sequence[SystemResults], rules: Mapping[str, Any], *, cluster: str | None = None) -> Recorded:
+def recorded(
+    systems: Sequence[SystemResults],
+    rules: Mapping[str, Any],
+    *,
+    cluster: str | None = None,
+    only_shared: bool = False,
+) -> Recorded:
     """Return the results of systems as experiments of one run group.
 
     Args:
         systems: At least one; the first is the baseline.
         rules: Fields of a spec that say how to decide: gates, metrics, composites, confidence_level, adjustment.
         cluster: The field of the rows by which examples belong together.
+        only_shared: Whether examples of the baseline that a candidate lacks are left out. Default: they are missing.
 
     A column is a metric too if a rule or another file calls it so. Raise InputError for a text in it, for a field that
     no row has, and if the systems share no example with the same inputs.
@@ -137,6 +144,7 @@ def recorded(systems: Sequence[SystemResults], rules: Mapping[str, Any], *, clus
     inputs, notes = _shared_inputs(systems)
     if cluster is not None:
         check_field("cluster", systems, cluster)
+    systems, lacking = _with_missing(systems, only_shared=only_shared)
     metrics, said = _metrics(systems, rules.get("metrics") or {})
     fields = {
         "name": names[0],
@@ -147,12 +155,13 @@ def recorded(systems: Sequence[SystemResults], rules: Mapping[str, Any], *, clus
     }
     spec = make_spec(ExperimentSpec, fields, (), "rules")
     group, made = new_id("group"), list[RecordedSystem]()
+    scores = {name for system in systems for name in system.metrics}
     first = {row.example_id: row for system in reversed(systems) for row in reversed(system.rows)}
     known = dict[str, tuple[dict[str, Any], ExampleRow, bytes]]()  # rows of other systems are mostly the same
     snapshots = dict[frozenset[bytes], tuple[str, Examples]]()
     for name, system in zip(names, systems, strict=True):
         examples, lines = list[ExampleRow](), list[bytes]()
-        for position, content_of in enumerate(_examples(system, first, cluster, with_inputs=inputs)):
+        for position, content_of in enumerate(_examples(system, first, cluster, scores, with_inputs=inputs)):
             before, example, line = known.get(content_of["id"], (None, None, b""))
             if example is None or before != content_of:
                 example = example_of(content_of, position, f"{system.source}:{position + 1}")
@@ -167,7 +176,7 @@ def recorded(systems: Sequence[SystemResults], rules: Mapping[str, Any], *, clus
         own = spec.model_copy(update={"dataset": spec.dataset.model_copy(update={"snapshot": snapshot})})
         row = _experiment(system, name, own, group, snapshot, len(examples))
         made.append(RecordedSystem(row=row, examples=shared, results=system))
-    return Recorded(spec=spec, systems=made, notes=[*notes, *said])
+    return Recorded(spec=spec, systems=made, notes=[*notes, *lacking, *said])
 
 
 def keep(store: Store, made: Recorded) -> None:
@@ -227,6 +236,38 @@ def _shared_inputs(systems: Sequence[SystemResults]) -> tuple[bool, list[str]]:
     return True, notes
 
 
+def _with_missing(systems: Sequence[SystemResults], *, only_shared: bool) -> tuple[list[SystemResults], list[str]]:
+    """Return systems in which what a candidate lacks of the baseline is an answer without a score, unless only shared
+    examples count; and what to say of examples on one side."""
+    baseline, *others = systems
+    asked = {row.example_id: row for row in reversed(baseline.rows)}
+    completed, notes = [baseline], []
+    for system in others:
+        known = {row.example_id for row in system.rows}
+        lacking = [row for row in reversed(asked.values()) if row.example_id not in known]
+        if lacking:
+            does = "left out, by --only-shared" if only_shared else "counted as missing; --only-shared leaves them out"
+            of = f"{len(lacking)} of the baseline's {len(asked)} examples are not in it"
+            notes.append(f"{system.source}: {of}: {does}")
+        if others_only := dict.fromkeys(row.example_id for row in system.rows if row.example_id not in asked):
+            of = f"{len(others_only)} of its {len(known)} examples are not in the baseline"
+            notes.append(f"{system.source}: {of}, left out: {', '.join([*others_only][:_NAMED])}")
+        own = {kept_apart(name): name for name in system.metrics}
+        missing = [
+            ResultRow(
+                example_id=row.example_id,
+                repetition=repetition,
+                inputs=row.inputs,
+                scores=dict.fromkeys(own[name] for name in map(kept_apart, row.scores) if name in own),
+                error=f"no row in {system.source}",
+            )
+            for row in lacking
+            for repetition in range(max(each.repetition for each in system.rows) + 1)
+        ]
+        completed.append(system if only_shared else replace(system, rows=[*system.rows, *missing]))
+    return completed, notes
+
+
 def _check_shared(texts: Sequence[Mapping[str, str]], systems: Sequence[SystemResults]) -> None:
     for system, of_system in zip(systems[1:], texts[1:], strict=True):
         if not {*of_system.items()} & {*texts[0].items()}:
@@ -271,17 +312,22 @@ def _values(system: SystemResults, metric: str) -> Iterator[float]:
 
 
 def _examples(
-    system: SystemResults, first: Mapping[str, ResultRow], cluster: str | None, *, with_inputs: bool
+    system: SystemResults,
+    first: Mapping[str, ResultRow],
+    cluster: str | None,
+    scores: Collection[str],
+    *,
+    with_inputs: bool,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the examples of a system as rows of a dataset, each once, with the fields and the reference that the first
-    system says."""
+    """Yield the examples of a system as rows of a dataset, each once, with the reference and the fields, but scores,
+    that the first system says."""
     seen = set[str]()
     for row in system.rows:
         if row.example_id in seen:
             continue
         seen.add(row.example_id)
         said = first[row.example_id]
-        fields = {name: value for name, value in said.fields.items() if name not in row.scores}
+        fields = {name: value for name, value in said.fields.items() if name not in scores}
         group = None if cluster is None else fields.get(cluster)
         yield {
             "id": row.example_id,

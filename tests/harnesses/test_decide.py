@@ -190,6 +190,29 @@ def test_a_cell_that_is_no_number_is_missing_or_refused(tmp_path: Path) -> None:
     assert "a.csv: result 1: tone: got 'good', wanted a finite" in asked(*texts, "--threshold", "tone=1").stderr
 
 
+def test_a_candidate_does_not_pass_by_leaving_examples_out(tmp_path: Path) -> None:
+    half = dict([*OLD.items()][: N // 2])
+    old, new = write(tmp_path / "old.jsonl", OLD), write(tmp_path / "new.jsonl", half | {"z1": 1.0})
+    for option in ((), ("--store",)):
+        done = asked(old, new, "--metric", "correct=.1", *option)
+        assert done.exit_code == 3, done.output
+        lacking = "100 of the baseline's 200 examples are not in it: counted as missing; --only-shared leaves them out"
+        assert f"{new}: {lacking}\n" in done.stdout
+        assert f"{new}: 1 of its 101 examples are not in the baseline, left out: z1\n" in done.stdout
+        assert f"no row in {new} (example q100)" in done.stdout
+        shared = asked(old, new, "--metric", "correct=.1", "--only-shared", *option)
+        assert shared.exit_code == 0 and "not in it: left out, by --only-shared\n" in shared.stdout
+        assert "only the 100 shared ones" in shared.stdout
+    assert decide(OLD, half, margin=0.1).conclusion == "NOT ENOUGH EVIDENCE"
+    assert decide(OLD, half, margin=0.1, only_shared=True).conclusion == "PASS"
+    proof = str(tmp_path / "proof.json")
+    for option in ((), ("--only-shared",)):
+        asked(old, new, "--metric", "correct=.1", "--evidence", proof, *option)
+        assert CliRunner().invoke(cli, ["verify", proof]).exit_code == 0
+    more = write(tmp_path / "more.jsonl", OLD, quality=0.5)
+    assert "different examples" not in asked(more, old, "--metric", "correct=.1").stdout, "it lacks a score alone"
+
+
 def test_ids_with_other_inputs_are_named(tmp_path: Path) -> None:
     def rows(name: str, text: str) -> str:
         path = tmp_path / name

@@ -21,8 +21,11 @@ from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import RULE_FIELDS, GateSpec
 from evalflows.specs.metric_names import sliced_metric
 from evalflows.specs.values import stored
+from evalflows.store.queries.conclusions import approvals
 from evalflows.store.queries.shared_examples import check_slices
 from evalflows.store.records import ExperimentRow
+from evalflows.store.row_specs import experiment_spec
+from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
@@ -34,6 +37,9 @@ RULES = ("gates", "metrics", "composites", "confidence_level", "adjustment")
 
 OWN, OPTIONS = "decide", {"non_inferiority": "--metric", "superiority": "--superiority", "thresholds": "--threshold"}
 """The gate of the command's own options, and the option of each of its rules."""
+
+APPROVED = "approved:"
+"""What a source begins with that is a baseline of the store."""
 
 _OF_STORES = ("batch", "baseline", "approved_by", "signers")
 """Fields of a gate that only a store answers."""
@@ -103,6 +109,35 @@ def decide_results(
         return Decided(recorded=made, decisions=alone.decisions, report=alone.report)
     decisions = with_limits(store, decisions_named(store, [keep_decision(store, e).decision_id for e in evaluations]))
     return Decided(recorded=made, decisions=decisions, report=partial(_report, store, decisions, rows))
+
+
+_APPROVED = """
+select example_id as id, repetition, metric, value, error from run_values
+where experiment_id = ? and evaluator <> 'measured' and status in ('scored', 'failed')
+"""
+
+
+def approved_results(name: str) -> tuple[list[SystemResults], dict[str, dict[str, bool]]]:
+    """Return the scores of the experiment that the store has as this baseline, and the directions of its metrics.
+
+    Raise InputError if no experiment is approved by that name, or if it has no scores.
+    """
+    store, source = Store(), f"{APPROVED}{name}"
+    approval = next((one for one in approvals(store) if one.name == name and one.holds), None)
+    experiments = [] if approval is None else store.read("experiments", approval.experiment_id)
+    if not experiments:
+        raise InputError(f"{source}: got no approved experiment of that name in {store.layout.root}, wanted one")
+    (found,) = ask(store, (_APPROVED, [experiments[0].experiment_id]))
+    rows = [
+        {"scores": {metric: value}, "id": one, "repetition": number, "error": error}
+        for one, number, metric, value, error in found
+    ]
+    if not rows:
+        raise InputError(f"{source}: got no scores in {experiments[0].experiment_id}, wanted some")
+    declared = experiment_spec(experiments[0]).metrics
+    known = {one: spec.higher_is_better for one, spec in declared.items() if spec.higher_is_better is not None}
+    results = [*assembled(rows, Format("store", "", read_table), source)]
+    return results, {one: {"higher_is_better": value} for one, value in known.items()}
 
 
 def _report(

@@ -63,6 +63,13 @@ def _numbers(option: str, given: Sequence[str], default: float | None = None) ->
     metavar="NAME",
     help="Lower values of this metric are better. Repeatable.",
 )
+@click.option(
+    "--higher-is-better",
+    "higher",
+    multiple=True,
+    metavar="NAME",
+    help="Higher values of this metric are better, whatever its name. Repeatable.",
+)
 @click.option("--cluster", metavar="FIELD", help="Examples with the same value of this field belong together.")
 @click.option(
     "--slice",
@@ -94,6 +101,7 @@ def decide(
     named: str | None,
     *,
     lower: tuple[str, ...],
+    higher: tuple[str, ...],
     slices: tuple[str, ...],
     only_shared: bool,
     is_kept: bool,
@@ -103,8 +111,8 @@ def decide(
     """Decide whether CANDIDATEs may replace a BASELINE, by files of results of any harness.
 
     BASELINE and CANDIDATE are files, folders, globs, or - for standard input; FILE#SYSTEM is one of several systems in
-    a file. A single file with several systems compares the others with the first. Without a rule, each metric gets its
-    verdict.
+    a file, and approved:NAME the baseline that was approved in the store. A single file with several systems compares
+    the others with the first. Without a rule, each metric gets its verdict.
 
     `--json -` prints the document instead of text.
 
@@ -125,7 +133,7 @@ def decide(
         "thresholds": _numbers("--threshold", threshold),
     }
     with without_collection():
-        systems = [*_systems(results, named)]
+        systems = [*_systems(results, named, given)]
     if any(own.values()):
         given["gates"] = [
             *given.get("gates", []),
@@ -134,8 +142,10 @@ def decide(
     wanted = [f"--{name}" for name, path in files.items() if path and path != "-"]
     if wanted and not given.get("gates"):
         raise InputError(f"{wanted[0]}: got no rule, wanted one: these files describe decisions")
-    for name in lower:
-        given.setdefault("metrics", {}).setdefault(kept_apart(name), {})["higher_is_better"] = False
+    for name in (*lower, *higher):
+        if name in lower and name in higher:
+            raise InputError(f"--higher-is-better: got {name!r}, which --lower-is-better has too, wanted one of them")
+        given.setdefault("metrics", {}).setdefault(kept_apart(name), {})["higher_is_better"] = name in higher
     is_needed = ci_files.evidence is not None or needs_store(given)
     with store_for(Layout.at().root if is_kept else None, is_needed=is_needed) as store:
         decided = decide_results(store, systems, given, cluster, slices, only_shared=only_shared)
@@ -181,12 +191,22 @@ def _rules(path: str | None) -> dict[str, Any]:
     return {name: content[name] for name in RULES if name in content}
 
 
-def _systems(sources: Sequence[str], named: str | None) -> Iterator[Any]:
-    """Yield the results of each system, the baseline's first. Raise InputError for several where one is wanted."""
+def _systems(sources: Sequence[str], named: str | None, rules: dict[str, Any]) -> Iterator[Any]:
+    """Yield the results of each system, the baseline's first; add to the rules what a store knows of its metrics.
+
+    Raise InputError for several where one is wanted.
+    """
+    from evalflows.api.deciding import APPROVED, approved_results
     from evalflows.harnesses.reading import read_results
     from evalflows.harnesses.recording import of_systems
 
     for source in sources:
+        if source.startswith(APPROVED):
+            found, known = approved_results(source.removeprefix(APPROVED))
+            declared = rules.get("metrics", {})
+            rules["metrics"] = declared | {metric: known[metric] | declared.get(metric, {}) for metric in known}
+            yield from found
+            continue
         path, hash_sign, system = (source, "", "") if Path(source).exists() else source.rpartition("#")
         found = of_systems(read_results(path if hash_sign else source, named))
         names = [one.system for one in found]

@@ -1,6 +1,7 @@
 """Results that other harnesses wrote as experiments of recorded answers, in memory or in a store, so that everything
 decides on them as on runs of ours."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from evalflows.specs.files import make_spec
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import RULE_FIELDS
 from evalflows.specs.grouping import grouped
-from evalflows.specs.metric_names import MEASURES, kept_apart, sliced_metric
+from evalflows.specs.metric_names import MEASURES, base_metric, kept_apart, sliced_metric
 from evalflows.store.queries.values import MEASURED, MetricValues, Values, has_two_values
 from evalflows.store.records import ExampleRow, ExperimentRow, OutputRow, derived_id, new_id, now, to_json
 from evalflows.store.snapshots import Examples, content_line, example_of, examples_in_memory, freeze, snapshot_id
@@ -25,6 +26,24 @@ from evalflows.store.store import Store
 
 EVALUATOR_VERSION = "recorded"
 """Of every metric of a file: what gave its scores is not known."""
+
+_HARMS = frozenset(
+    (
+        *(
+            "toxicity",
+            "harmfulness",
+            "bias",
+            "hallucination",
+            "hallucinations",
+            "refusal",
+            "refusals",
+            "error",
+            "errors",
+        ),
+        *("wer", "cer", "loss", "perplexity", "brier", "mae", "mse", "rmse", "latency", "duration", "cost"),
+    )
+)
+"""Metrics that have one of these words in their name are usually better if they are lower."""
 
 _NAMED = 3
 """Ids that a message names."""
@@ -131,7 +150,8 @@ def recorded(
         only_shared: Whether examples of the baseline that a candidate lacks are left out. Default: they are missing.
 
     A column is a metric too if a rule or another file calls it so. Raise InputError for a text in it, for a field that
-    no row has, and if the systems share no example with the same inputs.
+    no row has, for a rule on a metric whose direction is not known, and if the systems share no example with the same
+    inputs.
     """
     asked = {
         sliced_metric(one).metric
@@ -145,7 +165,7 @@ def recorded(
     if cluster is not None:
         check_field("cluster", systems, cluster)
     systems, lacking = _with_missing(systems, only_shared=only_shared)
-    metrics, said = _metrics(systems, rules.get("metrics") or {})
+    metrics, harms, said = _metrics(systems, rules.get("metrics") or {})
     fields = {
         "name": names[0],
         "dataset": {"snapshot": "snap-"},
@@ -154,6 +174,7 @@ def recorded(
         "metrics": metrics,
     }
     spec = make_spec(ExperimentSpec, fields, (), "rules")
+    _check_directions(spec, harms)
     group, made = new_id("group"), list[RecordedSystem]()
     scores = {name for system in systems for name in system.metrics}
     first = {row.example_id: row for system in reversed(systems) for row in reversed(system.rows)}
@@ -286,23 +307,48 @@ def check_field(what: str, systems: Sequence[SystemResults], field: str) -> None
         raise InputError(f"{what}: got {field!r}, wanted a field of the rows: {names_to_choose(field, known)}")
 
 
-def _metrics(systems: Sequence[SystemResults], declared: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return what is known of each metric, and what was assumed: a range of 0 to 1 where all values are in it."""
+def _check_directions(spec: ExperimentSpec, harms: Sequence[str]) -> None:
+    """Raise InputError if a rule is on a metric that is better if it is lower, as only its name says."""
+    named = {base_metric(sliced_metric(metric).metric) for gate in spec.gates for metric in gate.metrics}
+    named |= {metric for composite in spec.composites if composite.name in named for metric in composite.metrics}
+    for name in harms:
+        if name in named:
+            options = f"--lower-is-better {name} or --higher-is-better {name}"
+            raise InputError(f"{name}: got no direction, wanted {options} (metrics: {name}: higher_is_better)")
+
+
+def _metrics(
+    systems: Sequence[SystemResults], declared: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str], list[str]]:
+    """Return what is known of each metric, those whose names alone say that lower is better, and what was assumed of
+    all: a range of 0 to 1 where all values are in it."""
     metrics = {name: dict(fields) for name, fields in declared.items()}
-    scores, higher = list[str](), list[str]()
+    scores: dict[bool, list[str]] = {True: [], False: []}  # by whether higher is better
+    higher, harms = list[str](), list[str]()
+    measures = {kept_apart(name) for name in MEASURES}
     for given in dict.fromkeys(name for system in systems for name in system.metrics):
         values = [value for system in systems for value in _values(system, given)]
         own = metrics.setdefault(name := kept_apart(given), {})
-        if given in MEASURES:
+        if name in measures:
             own.setdefault("higher_is_better", False)
+        elif own.get("higher_is_better") is None and _HARMS.intersection(re.split(r"[\W_]+", name.lower())):
+            own["higher_is_better"] = False
+            harms.append(name)
         if "range" not in own and values and all(0 <= value <= 1 for value in values):
             own["range"] = [0, 1]
-            scores.append(name)
+            scores[own.get("higher_is_better") is not False].append(name)
         elif not {"range", "higher_is_better"} & own.keys():
             higher.append(name)
-    said = [f"taken as scores from 0 to 1: {', '.join(scores)}"] if scores else []
+    said = [
+        f"taken as scores from 0 to 1: {', '.join(of)}, {'higher' if is_higher else 'lower'} counts as better"
+        for is_higher, of in scores.items()
+        if of
+    ]
     said += [f"higher counts as better, if --lower-is-better does not say it: {', '.join(higher)}"] if higher else []
-    return metrics, said
+    said += [f"lower counts as better by the name, if --higher-is-better does not say it: {', '.join(harms)}"] * bool(
+        harms
+    )
+    return metrics, harms, said
 
 
 def _values(system: SystemResults, metric: str) -> Iterator[float]:

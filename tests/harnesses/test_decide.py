@@ -213,6 +213,39 @@ def test_a_candidate_does_not_pass_by_leaving_examples_out(tmp_path: Path) -> No
     assert "different examples" not in asked(more, old, "--metric", "correct=.1").stdout, "it lacks a score alone"
 
 
+def test_a_harm_is_not_decided_in_the_wrong_direction(tmp_path: Path) -> None:
+    old, new = (write(tmp_path / f"{name}.jsonl", side) for name, side in (("old", OLD), ("new", NEW)))
+    harms = [write(tmp_path / f"{name}.jsonl", {"q": 1}) for name in ("old-rate", "new-rate")]
+    for path, side in zip(harms, (OLD, NEW), strict=True):
+        rows = [{"id": one, "error_rate": value, "words": 7.5} for one, value in side.items()]
+        Path(path).write_text("\n".join(map(json.dumps, rows)))
+    assert "taken as scores from 0 to 1: correct, higher counts as better\n" in asked(old, new).stdout
+    compared = asked(*harms).stdout
+    assert "taken as scores from 0 to 1: error_rate, lower counts as better\n" in compared
+    assert "higher counts as better, if --lower-is-better does not say it: words\n" in compared
+    assert "lower counts as better by the name, if --higher-is-better does not say it: error_rate\n" in compared
+    assert "better in error_rate -0.200" in compared
+    rules = tmp_path / "rules.yaml"
+    composite = {"name": "both", "weights": {"error_rate": 1, "words": 1}}
+    gate = {"name": "floor", "thresholds": {"both": 0.5}}
+    metrics = {"words": {"range": [0, 10]}, "error_rate": {"range": [0, 1]}}
+    rules.write_text(json.dumps({"gates": [gate], "composites": [composite], "metrics": metrics}))
+    options = "wanted --lower-is-better error_rate or --higher-is-better error_rate"
+    for rule in ("--metric=error_rate=.1", f"--gates={rules}"):
+        refused = asked(*harms, rule)
+        assert refused.exit_code == 2 and f"error_rate: got no direction, {options}" in refused.stderr
+    for option, code in (("--lower-is-better", 0), ("--higher-is-better", 1)):
+        assert asked(*harms, "--metric=error_rate=.1", option, "error_rate").exit_code == code
+    both = asked(*harms, "--lower-is-better", "words", "--higher-is-better", "words")
+    assert "--higher-is-better: got 'words', which --lower-is-better has too" in both.stderr
+
+    assert asked(*harms, "--store", "--lower-is-better", "error_rate").exit_code == 0
+    assert CliRunner().invoke(cli, ["baseline", "approve", "old-rate", "--name", "sam's"]).exit_code == 0
+    stored = asked("approved:sam's", harms[1], "--metric=error_rate=.1")
+    assert (stored.exit_code, stored.stdout.splitlines()[0]) == (0, "read: store: 200 results; table: 200 results")
+    assert "got no approved experiment of that name in " in asked("approved:other", new).stderr
+
+
 def test_ids_with_other_inputs_are_named(tmp_path: Path) -> None:
     def rows(name: str, text: str) -> str:
         path = tmp_path / name

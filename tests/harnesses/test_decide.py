@@ -321,6 +321,7 @@ def test_a_decision_proves_itself_by_a_file(tmp_path: Path) -> None:
         Path(proof).write_text(json.dumps(changed))
         found = verified()
         assert found.exit_code == 1 and found.stderr.count("\n") == 1, found.output
+        assert found.stdout == "", "no conclusion of a document that does not hold"
         return found.stderr
 
     def passes(one: dict[str, Any]) -> None:

@@ -16,7 +16,6 @@ from evalflows.cli.output import Text, console, echo_error
 from evalflows.cli.sections import IN_BRIEF, lines_section, print_sections
 from evalflows.cli.show import results_sections, verdicts_section
 from evalflows.reports.results import Result
-from evalflows.specs import hints
 from evalflows.specs.errors import GateFailedError, InputError, names_to_choose
 from evalflows.specs.escaping import one_line
 from evalflows.specs.metric_names import kept_apart
@@ -157,14 +156,15 @@ def decide(
             shown, candidates = [report], []
         if is_json:
             of_gate = report.document if isinstance(report, GateReport) else None
-            content = of_gate or document(shown, next_command=hints.decide())
-            following = content if is_kept else content | {"next": hints.decide().command, "next_is_for_person": False}
-            print_json({"read": read_sentence(systems), "notes": decided.recorded.notes, **following})
+            content = of_gate or document(shown, next_command=None)
+            print_json({"read": read_sentence(systems), "notes": decided.recorded.notes, **content})
         else:
             out = console()
             notes = [f"read: {read_sentence(systems)}", *decided.recorded.notes, *_same(results)]
             sections = [lines_section([Text(one_line(note)) for note in notes])]
-            sections += [decisions_section(candidates)] if decisions else [verdicts_section(shown[0].verdicts)]
+            sections += (
+                [decisions_section(candidates, is_kept=is_kept)] if decisions else [verdicts_section(shown[0].verdicts)]
+            )
             for number, single in enumerate(shown, start=1):
                 limits = limits_section(candidates) if number == len(shown) else None
                 sections += results_sections(replace(single, hides_final=False), out.width, limits=limits)[:-1]

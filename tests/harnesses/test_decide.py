@@ -61,8 +61,13 @@ def test_a_command_decides_on_two_files(tmp_path: Path) -> None:
     assert "broken correct is worse by more than 0.05: -0.200 " in failed.stdout
     assert asked(old, old, "--superiority", "correct").exit_code == 3
     assert "was given twice: a system is compared with itself" in asked(old, old).stdout
-    several = asked(old, new, missing, "--metric", "correct=.1")
+    files = {name: str(tmp_path / name) for name in ("junit", "json", "summary")}
+    several = asked(old, new, missing, "--metric", "correct=.1", *(f"--{name}={path}" for name, path in files.items()))
     assert several.exit_code == 1 and "new" in several.stdout and "missing" in several.stdout
+    assert "dec-" not in several.stdout, "nothing explains what is not kept"
+    for path in files.values():
+        assert "evalflows explain" not in Path(path).read_text(), path
+    assert json.loads(Path(files["json"]).read_text())["next"] is None
     sliced = asked(old, new, "--metric", "correct=.1", "--slice", "topic")
     assert "correct@metadata.topic=a is worse" in sliced.stdout
     lines = [json.dumps({"id": n, "topic": "ab"[n % 2], "recall@5": n % 3 / 2}) for n in range(60)]
@@ -240,6 +245,9 @@ def test_a_harm_is_not_decided_in_the_wrong_direction(tmp_path: Path) -> None:
     assert "--higher-is-better: got 'words', which --lower-is-better has too" in both.stderr
 
     assert asked(*harms, "--store", "--lower-is-better", "error_rate").exit_code == 0
+    approval = CliRunner().invoke(cli, ["baseline", "approve", "new-rate"])
+    assert approval.stdout.startswith("baseline new-rate: new-rate (exp-"), approval.output
+    assert "decide approved:new-rate CANDIDATE" in approval.stderr and "SPEC" not in approval.stderr
     assert CliRunner().invoke(cli, ["baseline", "approve", "old-rate", "--name", "sam's"]).exit_code == 0
     stored = asked("approved:sam's", harms[1], "--metric=error_rate=.1")
     assert (stored.exit_code, stored.stdout.splitlines()[0]) == (0, "read: store: 200 results; table: 200 results")

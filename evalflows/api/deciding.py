@@ -78,17 +78,18 @@ def decide_results(
     slices: Sequence[str] = (),
     *,
     only_shared: bool = False,
+    where: str = "rules",
 ) -> Decided:
     """Decide the gates of `rules` on results of systems, the first of which is the baseline; keep all of it in a store,
     if there is one.
 
     `slices` are fields for each of whose values the rules hold too. Examples that a candidate lacks are missing, with
-    `only_shared` left out. Raise InputError for results that cannot be compared, and for rules on metrics or slices
-    that they do not have.
+    `only_shared` left out. `where` is where the rules are from. Raise InputError for results that cannot be compared,
+    and for rules on metrics or slices that they do not have.
     """
     for field in slices:
         rules = {**rules, "gates": [_within(gate, systems, field) for gate in rules.get("gates", ())]}
-    made = recorded(systems, rules, cluster=cluster, only_shared=only_shared)
+    made = recorded(systems, rules, cluster=cluster, only_shared=only_shared, where=where)
     spec, rows = made.spec, made.rows
     baseline, candidates = (rows[0], rows[1:]) if rows[1:] else (None, rows)
     scores = ScoresReader(made.systems)

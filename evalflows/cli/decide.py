@@ -16,7 +16,8 @@ from evalflows.cli.output import Text, console, echo_error
 from evalflows.cli.sections import IN_BRIEF, lines_section, print_sections
 from evalflows.cli.show import results_sections, verdicts_section
 from evalflows.reports.results import Result
-from evalflows.specs.errors import GateFailedError, InputError, names_to_choose
+from evalflows.specs import hints
+from evalflows.specs.errors import GateFailedError, InputError, names_to_choose, short
 from evalflows.specs.escaping import one_line
 from evalflows.specs.metric_names import kept_apart
 from evalflows.specs.process_memory import without_collection
@@ -147,7 +148,9 @@ def decide(
         given.setdefault("metrics", {}).setdefault(kept_apart(name), {})["higher_is_better"] = name in higher
     is_needed = ci_files.evidence is not None or needs_store(given)
     with store_for(Layout.at().root if is_kept else None, is_needed=is_needed) as store:
-        decided = decide_results(store, systems, given, cluster, slices, only_shared=only_shared)
+        decided = decide_results(
+            store, systems, given, cluster, slices, only_shared=only_shared, where=rules or "rules"
+        )
         report, decisions = decided.report(), decided.decisions
         if isinstance(report, GateReport):
             shown, candidates = report.reports, report.candidates
@@ -156,7 +159,7 @@ def decide(
             shown, candidates = [report], []
         if is_json:
             of_gate = report.document if isinstance(report, GateReport) else None
-            content = of_gate or document(shown, next_command=None)
+            content = of_gate or document(shown, next_command=hints.decide())
             print_json({"read": read_sentence(systems), "notes": decided.recorded.notes, **content})
         else:
             out = console()
@@ -170,6 +173,7 @@ def decide(
                 sections += results_sections(replace(single, hides_final=False), out.width, limits=limits)[:-1]
             if not decisions:
                 sections.append(lines_section(map(Text, _detectable(shown[0].results)), is_apart=True))
+            sections = [replace(section, count=None) for section in sections]  # --all shows no more of these
             print_sections(out, sections, sys.maxsize if is_whole else IN_BRIEF, "--all")
     if is_kept and store is not None:
         echo_error(f"kept in {store.layout.root}: {', '.join(row.experiment_id for row in decided.recorded.rows)}")
@@ -184,10 +188,18 @@ def _rules(path: str | None) -> dict[str, Any]:
         return {}
     from evalflows.api.deciding import RULES
     from evalflows.specs.files import load_text, read_text
+    from evalflows.specs.gate import GateSpec
 
     content = load_text(read_text(path), path, wanted="gates")
     if not content.get("gates"):
         raise InputError(f"{path}: got no gates, wanted a spec with gates")
+    for number, gate in enumerate(content["gates"]):
+        where = f"{path}: gates.{number}"
+        if not isinstance(gate, dict):
+            raise InputError(f"{path}: gates: got {short(content['gates'])}, wanted a list of gates")
+        if unknown := next((name for name in gate if name not in GateSpec.model_fields), None):
+            fields = ", ".join(GateSpec.model_fields)
+            raise InputError(f"{where}.{unknown}: no such field, wanted one of: {fields}")
     return {name: content[name] for name in RULES if name in content}
 
 

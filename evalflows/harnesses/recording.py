@@ -40,7 +40,7 @@ _HARMS = frozenset(
             "error",
             "errors",
         ),
-        *("wer", "cer", "loss", "perplexity", "brier", "mae", "mse", "rmse", "latency", "duration", "cost"),
+        *("wer", "cer", "loss", "perplexity", "brier", "mae", "mse", "rmse", "latency", "duration", "time", "cost"),
     )
 )
 """Metrics that have one of these words in their name are usually better if they are lower."""
@@ -140,6 +140,7 @@ def recorded(
     *,
     cluster: str | None = None,
     only_shared: bool = False,
+    where: str = "rules",
 ) -> Recorded:
     """Return the results of systems as experiments of one run group.
 
@@ -148,6 +149,7 @@ def recorded(
         rules: Fields of a spec that say how to decide: gates, metrics, composites, confidence_level, adjustment.
         cluster: The field of the rows by which examples belong together.
         only_shared: Whether examples of the baseline that a candidate lacks are left out. Default: they are missing.
+        where: Where the rules are from: messages begin with it.
 
     A column is a metric too if a rule or another file calls it so. Raise InputError for a text in it, for a field that
     no row has, for a rule on a metric whose direction is not known, and if the systems share no example with the same
@@ -173,7 +175,7 @@ def recorded(
         **rules,
         "metrics": metrics,
     }
-    spec = make_spec(ExperimentSpec, fields, (), "rules")
+    spec = make_spec(ExperimentSpec, fields, (), where)
     _check_directions(spec, harms)
     group, made = new_id("group"), list[RecordedSystem]()
     scores = {name for system in systems for name in system.metrics}

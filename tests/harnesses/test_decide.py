@@ -56,7 +56,8 @@ def test_a_command_decides_on_two_files(tmp_path: Path) -> None:
     assert "correct: 198 pairs detect a difference of" in nothing.stdout
     passed = asked(old, missing, "--metric", "correct=.1")
     assert (passed.exit_code, passed.stdout.splitlines()[2]) == (0, "PASS  gate decide: missing against old")
-    failed = asked(old, new, "--metric", "correct=.05")
+    failed = asked(old, new, "--metric", "correct=.05", "--all")
+    assert "not shown" not in failed.stdout
     assert failed.exit_code == 1 and "FAIL  gate decide: new against old" in failed.stdout
     assert "broken correct is worse by more than 0.05: -0.200 " in failed.stdout
     assert asked(old, old, "--superiority", "correct").exit_code == 3
@@ -154,6 +155,9 @@ def test_a_store_changes_no_figure(tmp_path: Path, options: tuple[str, ...]) -> 
         (("OLD", "NEW", "--gates", "OLD"), "not YAML"),
         (("OLD#other", "NEW"), "got the system 'other', wanted"),
         (("OLD", "NEW", "--format", "promptfoo"), "wanted promptfoo"),
+        (("OLD", "NEW", "--gates", "TYPO"), "/typo.yaml: gates.0.metric: no such field, wanted one of: name, "),
+        (("OLD", "NEW", "--gates", "LIST"), "/list.yaml: gates: got ['floor'], wanted a list of gates"),
+        (("OLD", "NEW", "--gates", "SIGN"), "/sign.yaml: gates.0: "),
     ],
 )
 def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], wanted: str) -> None:
@@ -162,9 +166,20 @@ def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], wante
         "NEW": write(tmp_path / "new.jsonl", NEW, topic="a"),
         "OTHER": write(tmp_path / "other.jsonl", {one.replace("q", "x"): value for one, value in OLD.items()}),
     }
-    done = asked(*(files.get(one, one.replace("OLD", files["OLD"])) for one in arguments))
+    gates = {
+        "TYPO": {"name": "a", "metric": 1},
+        "LIST": "floor",
+        "SIGN": {"non_inferiority": {"correct": -1}, "name": "a"},
+    }
+    for name, gate in gates.items():
+        path = tmp_path / f"{name.lower()}.yaml"
+        path.write_text(json.dumps({"gates": [gate]}))
+        files[name] = str(path)
+    given = [files.get(one, one.replace("OLD", files["OLD"])) for one in arguments]
+    done, as_json = asked(*given), asked(*given, "--json", "-")
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.output
     assert wanted in done.stderr
+    assert done.stderr == f"evalflows: {json.loads(as_json.stderr)['error']['message']}\n"
 
 
 def test_a_cell_that_is_no_number_is_missing_or_refused(tmp_path: Path) -> None:
@@ -278,6 +293,9 @@ def test_python_decides_on_scores_of_any_form() -> None:
         (rule,) = decision.rules
         assert (decision.conclusion, round(rule.value or 0, 3)) == ("FAIL", -0.2), type(baseline)
     assert decide(OLD, OLD, margin=0.1).conclusion == "PASS"
+    lines = str(decide(OLD, NEW, margin=0.05)).splitlines()
+    assert lines[0] == "FAIL  gate release: candidate against baseline"
+    assert lines[1].startswith("  broken  score is worse by more than 0.05: -0.200 ") and len(lines) <= 4
     in_twos = decide(OLD, OLD, margin=0.1, clusters={one: int(one[1:]) // 2 for one in OLD})
     assert in_twos.rules[0].n == N // 2 or "clusters" in in_twos.rules[0].text
     assert decide(OLD, NEW, superiority={"score": 0}).conclusion == "FAIL"

@@ -16,16 +16,23 @@ from typing import Any
 
 CONCLUSIONS = {0: "PASS", 1: "FAIL", 3: "NOT ENOUGH EVIDENCE"}
 OPEN, BAD_INPUT = 3, 2
-OPTIONS = ("metric", "superiority", "threshold", "cluster", "slice", "format", "gates")
+OPTIONS = (
+    *(
+        "metric",
+        "superiority",
+        "threshold",
+        "lower-is-better",
+        "higher-is-better",
+        "cluster",
+        "slice",
+        "format",
+        "gates",
+    ),
+    *("evidence", "junit"),
+)
 """Options of the command whose values are inputs, one a line."""
 
 TIMEOUT_S = 60
-
-APPROVED = """
-select r.example_id as id, r.repetition, r.metric, r.value
-from run_values r join approvals a using (experiment_id)
-where a.name = '{}' and a.holds and r.evaluator <> 'measured'
-"""
 
 
 class NoBaselineError(Exception):
@@ -33,12 +40,15 @@ class NoBaselineError(Exception):
 
 
 def lines(inputs: Mapping[str, str], name: str) -> list[str]:
-    return [line.strip() for line in inputs.get(f"DECIDE_{name.upper()}", "").splitlines() if line.strip()]
+    return [
+        line.strip() for line in inputs.get(f"DECIDE_{name.upper().replace('-', '_')}", "").splitlines() if line.strip()
+    ]
 
 
 def arguments(inputs: Mapping[str, str], baseline: str, report: Path) -> list[str]:
     """Return the arguments of `evalflows`. A value is one argument with its option, so it cannot be another option."""
     options = [f"--{name}={line}" for name in OPTIONS for line in lines(inputs, name)]
+    options += ["--only-shared"] if inputs.get("DECIDE_ONLY_SHARED") == "true" else []
     return ["decide", *options, f"--summary={report}", "--", baseline, *lines(inputs, "candidate")]
 
 
@@ -48,8 +58,6 @@ def baseline_in(inputs: Mapping[str, str], folder: Path) -> str:
     kind, _, name = given.partition(":")
     if kind == "artifact":
         return str(_artifact(inputs, *name.partition("/")[::2], folder))
-    if kind == "approved":
-        return str(_approved(inputs, name, folder))
     return given
 
 
@@ -88,20 +96,6 @@ def _fetched(address: str, inputs: Mapping[str, str]) -> bytes:
         raise NoBaselineError(f"baseline: {address.partition('?')[0]}: {error}") from error
 
 
-def _approved(inputs: Mapping[str, str], name: str, folder: Path) -> Path:
-    """Write the scores of the approved experiment."""
-    path, query = folder / "baseline.csv", APPROVED.format(name.replace("'", "''"))
-    store = inputs.get("DECIDE_STORE")
-    environment = {**inputs, "EVALFLOWS_STORE": store} if store else inputs
-    command = [_evalflows(), "sql", query, "--format", "csv", "--output", str(path)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        raise NoBaselineError(f"baseline approved:{name}: {done.stderr.strip()}")
-    if len(path.read_text(encoding="utf-8").splitlines()) < 2:
-        raise NoBaselineError(f"baseline approved:{name}: got no approved experiment of that name with scores")
-    return path
-
-
 def _evalflows() -> str:
     return str(Path(sys.executable).with_name("evalflows"))
 
@@ -110,7 +104,8 @@ def _decided(inputs: Mapping[str, str], folder: Path, report: Path) -> int:
     """Return the exit code of the command. If it decides nothing, the report says why."""
     try:
         command = [_evalflows(), *arguments(inputs, baseline_in(inputs, folder), report)]
-        done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+        store = {"EVALFLOWS_STORE": inputs["DECIDE_STORE"]} if inputs.get("DECIDE_STORE") else {}
+        done = subprocess.run(command, env={**inputs, **store}, stderr=subprocess.PIPE, text=True)
         code, said = done.returncode, done.stderr
     except NoBaselineError as error:
         code, said = BAD_INPUT, f"{error}\n"

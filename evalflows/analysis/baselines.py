@@ -101,7 +101,10 @@ def approve_baseline(
     key: Path | None = None,
     through: Door = "python",
 ) -> BaselineRow:
-    """Approve an experiment as the baseline of that name, by default its spec's name, and sign that with an SSH key.
+    """Approve an experiment as the baseline of that name, and sign that with an SSH key.
+
+    The default is its spec's name; of recorded results, whose spec has the name of what they were compared with, their
+    own.
 
     The approval keeps the door that it came through, and which process started this one.
 
@@ -127,7 +130,7 @@ def approve_baseline(
         )
     if key is not None:
         evidence_on(store, [row.experiment_id, row.snapshot_id])  # what is signed is what a run wrote
-    name = name or experiment_spec(row).name
+    name = name or (row.name if are_recorded(row) else experiment_spec(row).name)
     before = approved(store, name)
     recorded_at = after(row.recorded_at, before.recorded_at if before else None)
     approval = BaselineRow(
@@ -145,6 +148,11 @@ def approve_baseline(
     keep_check(store, derived_id(DOOR, subject), DOOR, ("baseline", subject), message, to_json(door), passed=True)
     store.publish("baselines", approval.baseline_id, [approval])
     return approval
+
+
+def are_recorded(row: ExperimentRow) -> bool:
+    """Return whether `decide --store` kept the experiment: its scores are from a file, and no spec can run it."""
+    return row.target_kind == "recorded" and row.evaluators == "[]"
 
 
 def _parent_process() -> str | None:

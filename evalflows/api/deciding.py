@@ -18,11 +18,14 @@ from evalflows.harnesses.recording import Recorded, check_field, keep, names_of,
 from evalflows.reports.decisions import Decision, decisions_named, with_limits
 from evalflows.specs.errors import InputError, names_to_choose, short
 from evalflows.specs.frozen import dataclass
-from evalflows.specs.gate import RULE_FIELDS
+from evalflows.specs.gate import RULE_FIELDS, GateSpec
 from evalflows.specs.metric_names import sliced_metric
 from evalflows.specs.values import stored
+from evalflows.store.queries.conclusions import approvals
 from evalflows.store.queries.shared_examples import check_slices
 from evalflows.store.records import ExperimentRow
+from evalflows.store.row_specs import experiment_spec
+from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
 if TYPE_CHECKING:
@@ -32,6 +35,11 @@ if TYPE_CHECKING:
 RULES = ("gates", "metrics", "composites", "confidence_level", "adjustment")
 """Fields of a spec that say how to decide."""
 
+OWN, OPTIONS = "decide", {"non_inferiority": "--metric", "superiority": "--superiority", "thresholds": "--threshold"}
+"""The gate of the command's own options, and the option of each of its rules."""
+
+APPROVED = "approved:"
+"""What a source begins with that is a baseline of the store."""
 
 _OF_STORES = ("batch", "baseline", "approved_by", "signers")
 """Fields of a gate that only a store answers."""
@@ -68,16 +76,20 @@ def decide_results(
     rules: Mapping[str, Any],
     cluster: str | None = None,
     slices: Sequence[str] = (),
+    *,
+    only_shared: bool = False,
+    where: str = "rules",
 ) -> Decided:
     """Decide the gates of `rules` on results of systems, the first of which is the baseline; keep all of it in a store,
     if there is one.
 
-    `slices` are fields for each of whose values the rules hold too. Raise InputError for results that cannot be
-    compared, and for rules on metrics or slices that they do not have.
+    `slices` are fields for each of whose values the rules hold too. Examples that a candidate lacks are missing, with
+    `only_shared` left out. `where` is where the rules are from. Raise InputError for results that cannot be compared,
+    and for rules on metrics or slices that they do not have.
     """
     for field in slices:
         rules = {**rules, "gates": [_within(gate, systems, field) for gate in rules.get("gates", ())]}
-    made = recorded(systems, rules, cluster=cluster)
+    made = recorded(systems, rules, cluster=cluster, only_shared=only_shared, where=where)
     spec, rows = made.spec, made.rows
     baseline, candidates = (rows[0], rows[1:]) if rows[1:] else (None, rows)
     scores = ScoresReader(made.systems)
@@ -88,7 +100,7 @@ def decide_results(
     known = [metric for row in rows for metric in reader.values(row, spec)]
     evaluations = []
     for gate in spec.gates:
-        _check_metrics(gate.metrics, known)
+        _check_metrics(gate, known)
         for candidate in candidates:
             check_slices([gate], reader.examples(candidate.snapshot_id))
             pair = ExperimentPair(reader=reader, spec=spec, candidate=candidate, baseline=baseline)
@@ -98,6 +110,35 @@ def decide_results(
         return Decided(recorded=made, decisions=alone.decisions, report=alone.report)
     decisions = with_limits(store, decisions_named(store, [keep_decision(store, e).decision_id for e in evaluations]))
     return Decided(recorded=made, decisions=decisions, report=partial(_report, store, decisions, rows))
+
+
+_APPROVED = """
+select example_id as id, repetition, metric, value, error from run_values
+where experiment_id = ? and evaluator <> 'measured' and status in ('scored', 'failed')
+"""
+
+
+def approved_results(name: str) -> tuple[list[SystemResults], dict[str, dict[str, bool]]]:
+    """Return the scores of the experiment that the store has as this baseline, and the directions of its metrics.
+
+    Raise InputError if no experiment is approved by that name, or if it has no scores.
+    """
+    store, source = Store(), f"{APPROVED}{name}"
+    approval = next((one for one in approvals(store) if one.name == name and one.holds), None)
+    experiments = [] if approval is None else store.read("experiments", approval.experiment_id)
+    if not experiments:
+        raise InputError(f"{source}: got no approved experiment of that name in {store.layout.root}, wanted one")
+    (found,) = ask(store, (_APPROVED, [experiments[0].experiment_id]))
+    rows = [
+        {"scores": {metric: value}, "id": one, "repetition": number, "error": error}
+        for one, number, metric, value, error in found
+    ]
+    if not rows:
+        raise InputError(f"{source}: got no scores in {experiments[0].experiment_id}, wanted some")
+    declared = experiment_spec(experiments[0]).metrics
+    known = {one: spec.higher_is_better for one, spec in declared.items() if spec.higher_is_better is not None}
+    results = [*assembled(rows, Format("store", "", read_table), source)]
+    return results, {one: {"higher_is_better": value} for one, value in known.items()}
 
 
 def _report(
@@ -120,6 +161,7 @@ def decide(
     thresholds: Mapping[str, float] | None = None,
     metrics: Mapping[str, Mapping[str, Any]] | None = None,
     clusters: Mapping[str, Any] | None = None,
+    only_shared: bool = False,
     store: str | None = None,
 ) -> Decision:
     """Decide whether a candidate may replace a baseline, on scores that you have.
@@ -133,6 +175,7 @@ def decide(
         thresholds: What its mean must reach, by metric.
         metrics: What is known of metrics, as in a spec: `{"cost": {"higher_is_better": False, "range": [0, 2]}}`.
         clusters: The group of each example by id, if examples belong together.
+        only_shared: Whether examples of the baseline that the candidate lacks are left out. Default: they are missing.
         store: The folder of a store that keeps all of it. Default: nothing is kept.
 
     Raise InputError for results that cannot be read or compared, and without any rule.
@@ -149,7 +192,7 @@ def decide(
     given = {"gates": [{"name": "release", **gate}], "metrics": {**(metrics or {})}}
     cluster = None if clusters is None else _CLUSTER
     with store_for(store, is_needed=False) as kept:
-        (decision,) = decide_results(kept, sides, given, cluster).decisions
+        (decision,) = decide_results(kept, sides, given, cluster, only_shared=only_shared).decisions
     return decision
 
 
@@ -177,10 +220,13 @@ def _within(gate: Mapping[str, Any], systems: Sequence[SystemResults], field: st
     }
 
 
-def _check_metrics(metrics: Sequence[str], known: Sequence[str]) -> None:
-    for metric in metrics:
+def _check_metrics(gate: GateSpec, known: Sequence[str]) -> None:
+    rules = [(kind, metric) for kind in RULE_FIELDS for metric in getattr(gate, kind)]
+    for kind, metric in rules:
         if (name := sliced_metric(metric).metric) not in known:
-            raise InputError(f"metric: got {name!r}, wanted {names_to_choose(name, dict.fromkeys(known))}")
+            where = OPTIONS[kind] if gate.name == OWN and kind in OPTIONS else f"gate {gate.name!r}: {kind}:"
+            choices = names_to_choose(name, dict.fromkeys(known))
+            raise InputError(f"{where} {name}: got no such metric, wanted {choices}")
 
 
 def _system(side: Any, name: str) -> SystemResults:

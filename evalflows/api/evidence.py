@@ -89,7 +89,7 @@ def _verified(content: Mapping[str, Any], sha256: str, signature: str | None, si
     lines = [line for decision in content["decisions"] for line in _lines(decision)]
     text = _canonical(content)
     if hashlib.sha256(text.encode()).hexdigest() != sha256:
-        return Verified(lines=lines, problem="it was changed: its hash differs", signed_by=None)
+        return Verified(lines=[], problem="it was changed: its hash differs", signed_by=None)
     signed_by = signer_of(text, signature, signers, content["made_at"]) if signature and signers else None
     for decision in content["decisions"]:
         name = f"gate {decision['gate']['name']}"
@@ -100,7 +100,7 @@ def _verified(content: Mapping[str, Any], sha256: str, signature: str | None, si
             lines.append(f"{name}: its figures rest on more than scores; the signature alone vouches for them")
         else:
             more = "" if decision["is_recomputed"] else "; figures beyond scores need a signature (--signers)"
-            return Verified(lines=lines, problem=f"{name}: {problem}{more}", signed_by=signed_by)
+            return Verified(lines=[], problem=f"{name}: {problem}{more}", signed_by=signed_by)
     return Verified(lines=lines, problem=None, signed_by=signed_by)
 
 
@@ -170,7 +170,8 @@ def _difference(document: Mapping[str, Any]) -> str | None:
         if not all(system.rows for system in systems):
             return "none of its rules rests on scores of examples"
         cluster = "cluster" if any("cluster" in one for one in document["examples"]) else None
-        (again,) = decide_results(None, systems, {**rules, "gates": [document["gate"]]}, cluster).decisions
+        given = {**rules, "gates": [document["gate"]]}
+        (again,) = decide_results(None, systems, given, cluster, only_shared=True).decisions  # what lacks has a null
     except (InputError, ValueError) as error:
         return f"the gate cannot decide on its scores: {error}"
     if again.conclusion != document["conclusion"]:

@@ -163,7 +163,7 @@ class ScoresInMemory:
             reports=[report],
             candidates=candidates_of_gates(None, self.decisions, self.reader),
             calls_made=None,
-            next_command=hints.decide(),
+            next_command=None,
             incomplete=None,
         )
 

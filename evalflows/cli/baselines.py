@@ -23,7 +23,9 @@ def baseline() -> None:
 
 @baseline.command()
 @click.argument("experiment")
-@click.option("--name", help="Name of the baseline. Default: the name of the experiment's spec.")
+@click.option(
+    "--name", help="Name of the baseline. Default: that of the experiment's spec, of recorded results their own."
+)
 @click.option("--reason", help="Reason for the approval.")
 @click.option("--by", help="Who approves it. Default: the current user.")
 @click.option("--sign", "key", metavar="KEY", help="Sign the approval with this SSH key.")
@@ -33,7 +35,7 @@ def approve(experiment: str, name: str | None, reason: str | None, by: str | Non
     """Approve an EXPERIMENT (id, id prefix, or name) as the baseline that gates compare with from now on."""
     store = existing_store()
     (identity,) = find_experiments(store, experiment, just_one=True)
-    from evalflows.analysis.baselines import approve_baseline
+    from evalflows.analysis.baselines import approve_baseline, are_recorded
     from evalflows.store.row_specs import experiment_spec
 
     (row,) = store.read("experiments", identity)
@@ -48,7 +50,9 @@ def approve(experiment: str, name: str | None, reason: str | None, by: str | Non
         echo(one_line(f"baseline {approved.name}: {experiment} ({identity}), approved by {by}{signed}"))
     own = experiment_spec(row)
     beside = [gate.name for gate in own.gates if own.baseline_target(gate) is not None]
-    if beside and len(beside) == len(own.gates) and approved.name == own.name:
+    if are_recorded(row):
+        echo_error(f"{hints.decide(approved.name).code} compares with it")
+    elif beside and len(beside) == len(own.gates) and approved.name == own.name:
         command = hints.gate_against(approved.name).code
         echo_error(f"its spec's gates compare with a target of each run, not with this baseline: {command} does")
     for decision in decisions_of(store, [identity]):

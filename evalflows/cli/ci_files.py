@@ -85,7 +85,7 @@ class CiFiles:
         if self.junit:
             from evalflows.reports.junit import junit  # late: it loads the parser of XML
 
-            write_whole(self.junit, junit(report.decisions, report.incomplete))
+            write_whole(self.junit, junit(report.decisions, report.incomplete, is_kept=is_kept))
         if self.json:
             write_whole(self.json, json_document(report.document))
         if self.evidence and store is not None:

@@ -17,7 +17,7 @@ from evalflows.cli.sections import IN_BRIEF, lines_section, print_sections
 from evalflows.cli.show import results_sections, verdicts_section
 from evalflows.reports.results import Result
 from evalflows.specs import hints
-from evalflows.specs.errors import GateFailedError, InputError, names_to_choose
+from evalflows.specs.errors import GateFailedError, InputError, names_to_choose, short
 from evalflows.specs.escaping import one_line
 from evalflows.specs.metric_names import kept_apart
 from evalflows.specs.process_memory import without_collection
@@ -63,6 +63,13 @@ def _numbers(option: str, given: Sequence[str], default: float | None = None) ->
     metavar="NAME",
     help="Lower values of this metric are better. Repeatable.",
 )
+@click.option(
+    "--higher-is-better",
+    "higher",
+    multiple=True,
+    metavar="NAME",
+    help="Higher values of this metric are better, whatever its name. Repeatable.",
+)
 @click.option("--cluster", metavar="FIELD", help="Examples with the same value of this field belong together.")
 @click.option(
     "--slice",
@@ -70,6 +77,11 @@ def _numbers(option: str, given: Sequence[str], default: float | None = None) ->
     multiple=True,
     metavar="FIELD",
     help="Apply the rules to each value of this field too. Repeatable.",
+)
+@click.option(
+    "--only-shared",
+    is_flag=True,
+    help="Leave out examples of the baseline that a candidate lacks. Default: they count as missing.",
 )
 @click.option("--gates", "rules", metavar="FILE", help="Take gates, metrics and composites from this spec.")
 @click.option(
@@ -89,7 +101,9 @@ def decide(
     named: str | None,
     *,
     lower: tuple[str, ...],
+    higher: tuple[str, ...],
     slices: tuple[str, ...],
+    only_shared: bool,
     is_kept: bool,
     is_whole: bool,
     **files: str | None,
@@ -97,15 +111,15 @@ def decide(
     """Decide whether CANDIDATEs may replace a BASELINE, by files of results of any harness.
 
     BASELINE and CANDIDATE are files, folders, globs, or - for standard input; FILE#SYSTEM is one of several systems in
-    a file. A single file with several systems compares the others with the first. Without a rule, each metric gets its
-    verdict.
+    a file, and approved:NAME the baseline that was approved in the store. A single file with several systems compares
+    the others with the first. Without a rule, each metric gets its verdict.
 
     `--json -` prints the document instead of text.
 
     Exit code: 0 for PASS, or without a rule; 1 for FAIL, 3 if there is not enough evidence, 2 for bad input.
     """
     with without_collection():
-        from evalflows.api.deciding import decide_results, needs_store, store_for
+        from evalflows.api.deciding import OWN, decide_results, needs_store, store_for
         from evalflows.harnesses.recording import read_sentence
         from evalflows.reports.documents import document
         from evalflows.reports.markdown_pages import GateReport
@@ -119,20 +133,24 @@ def decide(
         "thresholds": _numbers("--threshold", threshold),
     }
     with without_collection():
-        systems = [*_systems(results, named)]
+        systems = [*_systems(results, named, given)]
     if any(own.values()):
         given["gates"] = [
             *given.get("gates", []),
-            {"name": "decide", **{kind: rule for kind, rule in own.items() if rule}},
+            {"name": OWN, **{kind: rule for kind, rule in own.items() if rule}},
         ]
     wanted = [f"--{name}" for name, path in files.items() if path and path != "-"]
     if wanted and not given.get("gates"):
         raise InputError(f"{wanted[0]}: got no rule, wanted one: these files describe decisions")
-    for name in lower:
-        given.setdefault("metrics", {}).setdefault(kept_apart(name), {})["higher_is_better"] = False
+    for name in (*lower, *higher):
+        if name in lower and name in higher:
+            raise InputError(f"--higher-is-better: got {name!r}, which --lower-is-better has too, wanted one of them")
+        given.setdefault("metrics", {}).setdefault(kept_apart(name), {})["higher_is_better"] = name in higher
     is_needed = ci_files.evidence is not None or needs_store(given)
     with store_for(Layout.at().root if is_kept else None, is_needed=is_needed) as store:
-        decided = decide_results(store, systems, given, cluster, slices)
+        decided = decide_results(
+            store, systems, given, cluster, slices, only_shared=only_shared, where=rules or "rules"
+        )
         report, decisions = decided.report(), decided.decisions
         if isinstance(report, GateReport):
             shown, candidates = report.reports, report.candidates
@@ -142,18 +160,20 @@ def decide(
         if is_json:
             of_gate = report.document if isinstance(report, GateReport) else None
             content = of_gate or document(shown, next_command=hints.decide())
-            following = content if is_kept else content | {"next": hints.decide().command, "next_is_for_person": False}
-            print_json({"read": read_sentence(systems), "notes": decided.recorded.notes, **following})
+            print_json({"read": read_sentence(systems), "notes": decided.recorded.notes, **content})
         else:
             out = console()
             notes = [f"read: {read_sentence(systems)}", *decided.recorded.notes, *_same(results)]
             sections = [lines_section([Text(one_line(note)) for note in notes])]
-            sections += [decisions_section(candidates)] if decisions else [verdicts_section(shown[0].verdicts)]
+            sections += (
+                [decisions_section(candidates, is_kept=is_kept)] if decisions else [verdicts_section(shown[0].verdicts)]
+            )
             for number, single in enumerate(shown, start=1):
                 limits = limits_section(candidates) if number == len(shown) else None
                 sections += results_sections(replace(single, hides_final=False), out.width, limits=limits)[:-1]
             if not decisions:
                 sections.append(lines_section(map(Text, _detectable(shown[0].results)), is_apart=True))
+            sections = [replace(section, count=None) for section in sections]  # --all shows no more of these
             print_sections(out, sections, sys.maxsize if is_whole else IN_BRIEF, "--all")
     if is_kept and store is not None:
         echo_error(f"kept in {store.layout.root}: {', '.join(row.experiment_id for row in decided.recorded.rows)}")
@@ -168,19 +188,37 @@ def _rules(path: str | None) -> dict[str, Any]:
         return {}
     from evalflows.api.deciding import RULES
     from evalflows.specs.files import load_text, read_text
+    from evalflows.specs.gate import GateSpec
 
     content = load_text(read_text(path), path, wanted="gates")
     if not content.get("gates"):
         raise InputError(f"{path}: got no gates, wanted a spec with gates")
+    for number, gate in enumerate(content["gates"]):
+        where = f"{path}: gates.{number}"
+        if not isinstance(gate, dict):
+            raise InputError(f"{path}: gates: got {short(content['gates'])}, wanted a list of gates")
+        if unknown := next((name for name in gate if name not in GateSpec.model_fields), None):
+            fields = ", ".join(GateSpec.model_fields)
+            raise InputError(f"{where}.{unknown}: no such field, wanted one of: {fields}")
     return {name: content[name] for name in RULES if name in content}
 
 
-def _systems(sources: Sequence[str], named: str | None) -> Iterator[Any]:
-    """Yield the results of each system, the baseline's first. Raise InputError for several where one is wanted."""
+def _systems(sources: Sequence[str], named: str | None, rules: dict[str, Any]) -> Iterator[Any]:
+    """Yield the results of each system, the baseline's first; add to the rules what a store knows of its metrics.
+
+    Raise InputError for several where one is wanted.
+    """
+    from evalflows.api.deciding import APPROVED, approved_results
     from evalflows.harnesses.reading import read_results
     from evalflows.harnesses.recording import of_systems
 
     for source in sources:
+        if source.startswith(APPROVED):
+            found, known = approved_results(source.removeprefix(APPROVED))
+            declared = rules.get("metrics", {})
+            rules["metrics"] = declared | {metric: known[metric] | declared.get(metric, {}) for metric in known}
+            yield from found
+            continue
         path, hash_sign, system = (source, "", "") if Path(source).exists() else source.rpartition("#")
         found = of_systems(read_results(path if hash_sign else source, named))
         names = [one.system for one in found]

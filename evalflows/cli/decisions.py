@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import chain
 
 from rich.console import Group, RenderableType
@@ -17,20 +18,25 @@ from evalflows.specs import hints
 OUTCOMES = {"met": "green", "broken": "bold red", "open": "yellow"}
 
 
-def decisions_section(decisions: Sequence[Decision | CandidatesOfGate]) -> Section:
+def decisions_section(decisions: Sequence[Decision | CandidatesOfGate], *, is_kept: bool = True) -> Section:
     """Return each decision: the conclusion, then its rules, those that are met last.
 
-    Several candidates stand in a table.
+    Several candidates stand in a table, with the ids of the decisions if a store keeps them.
     """
-    return Section(items=[*decisions], draw=_decisions_in_brief, what="decision")
+    return Section(items=[*decisions], draw=partial(_decisions_in_brief, is_kept=is_kept), what="decision")
 
 
-def _decisions_in_brief(decisions: Sequence[Decision | CandidatesOfGate]) -> RenderableType:
+def _decisions_in_brief(decisions: Sequence[Decision | CandidatesOfGate], *, is_kept: bool) -> RenderableType:
     parts: list[RenderableType] = []
     for decision in decisions:
         if isinstance(decision, CandidatesOfGate):
             where = [Padding(Text(line), (0, 0, 0, 2)) for line in decision.where]
-            parts += [Text(decision.title, style="bold"), Text(decision.standing), _candidates(decision), *where]
+            parts += [
+                Text(decision.title, style="bold"),
+                Text(decision.standing),
+                _candidates(decision, is_kept=is_kept),
+                *where,
+            ]
             continue
         parts.append(
             Text(decision.conclusion, DECISION_STYLES[decision.conclusion]).append(f"  {decision.title}", "bold")
@@ -82,11 +88,11 @@ def _print_candidates(out: Console, candidates: CandidatesOfGate) -> None:
     echo(f"why, and how to reproduce it: {hints.explain('DECISION')}")
 
 
-def _candidates(candidates: CandidatesOfGate) -> Table:
+def _candidates(candidates: CandidatesOfGate, *, is_kept: bool = True) -> Table:
     rows = table("rule", "candidate", "outcome", "value", headings=2, wrapped=("value",))
     for decision in candidates.decisions:
         conclusion = Text(decision.conclusion, style=DECISION_STYLES[decision.conclusion])
-        rows.add_row("decision", decision.candidate_apart, conclusion, decision.decision_id)
+        rows.add_row("decision", decision.candidate_apart, conclusion, decision.decision_id if is_kept else "")
     for rule in candidates.rules:
         outcome = Text(rule.outcome, style=OUTCOMES[rule.outcome])
         rows.add_row(rule.rule, rule.candidate, outcome, rule.figures or rule.text)

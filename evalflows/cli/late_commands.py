@@ -100,8 +100,9 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         arguments = [*ctx._protected_args, *ctx.args]
+        options = {*arguments, *map("=".join, pairwise(arguments))}
         try:
-            with _escaped_usage_errors("--format=json" in arguments or ("--format", "json") in pairwise(arguments)):
+            with _escaped_usage_errors(bool(options & {"--format=json", "--json=-"})):
                 return super().invoke(ctx)
         except KeyboardInterrupt:  # its module loads: click would exit with 1, as a failed gate does
             _end("stopped", "stopped", INTERRUPTED, verbose=False)
@@ -195,7 +196,7 @@ def _end(kind: str, message: str, code: int, verbose: bool) -> NoReturn:
     if verbose:
         echo_traceback()
     context = click.get_current_context(silent=True)
-    if context and context.params.get("form") == "json":
+    if context and (context.params.get("form") == "json" or context.params.get("json") == "-"):
         _echo_error_document(kind, message)
     else:
         echo_error(message)

@@ -2,8 +2,8 @@
 the columns that tables have."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from hashlib import sha256
 from math import inf, isinf, isnan, nan
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.escaping import joined, json_text
 from evalflows.specs.frozen import dataclass
+from evalflows.specs.metric_names import kept_apart
 from evalflows.specs.values import identifier, is_blank
 
 COLUMNS: Mapping[str, Sequence[str]] = {
@@ -24,6 +25,9 @@ COLUMNS: Mapping[str, Sequence[str]] = {
 }
 """Which columns hold a field of a result; the first that has a value does. `scores` and `metadata` are mappings."""
 
+WORDS = {"true": 1.0, "false": 0.0, **dict.fromkeys(("", "n/a", "na", "null", "none", "nan", "-"), nan)}
+"""Scores that are texts; NaN if they are missing."""
+
 LONGEST = 120  # in characters: of longer inputs, an id has the beginning and a hash
 
 Row = Mapping[str, Any]
@@ -34,6 +38,7 @@ class ResultRow:
     """A system's answer to an example, one of its repetitions."""
 
     example_id: str
+    number: int = 0  # its place in the file, from 1
     repetition: int = 0
     inputs: Any = None  # as the file has them; None if it does not
     reference: Any = None
@@ -120,18 +125,34 @@ def flattened(scores: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def number(value: Any, *where: str) -> float | None:
-    """Return a score as a number, None if it is missing: null, blank or NaN. True is 1, false 0, also as text.
+    """Return a score as a number, None if it is missing: null, NaN or a word for it. True is 1, false 0, also as text.
 
     Raise InputError for other texts, and for what is not finite.
     """
     try:
         found = nan if value is None else float(value)
     except (ValueError, TypeError, OverflowError):
-        text = value.strip().lower() if isinstance(value, str) else "?"
-        found = {"": nan, "true": 1.0, "false": 0.0}.get(text, inf)
+        found = WORDS.get(value.strip().lower(), inf) if isinstance(value, str) else inf
     if isinf(found):
         raise InputError(f"{': '.join(where)}: got {short(value)}, wanted a finite number, true, false or null")
     return None if isnan(found) else found
+
+
+def with_columns(system: SystemResults, wanted: Collection[str]) -> SystemResults:
+    """Return results in which those columns of the file that are wanted as metrics are.
+
+    Raise InputError for a text in them.
+    """
+    known = {*system.metrics}
+    names = [name for name in {name: 0 for row in system.rows for name in row.fields} if kept_apart(name) in wanted]
+    if not (names := [name for name in names if name not in known]):
+        return system
+    rows = []
+    for row in system.rows:
+        where = f"{system.source}: result {row.number}"
+        scores = {name: number(row.fields.get(name), where, name) for name in names}
+        rows.append(replace(row, scores={**row.scores, **scores}))
+    return replace(system, rows=rows)
 
 
 def assembled(rows: Sequence[Row], kind: Format, source: str) -> Iterator[SystemResults]:
@@ -147,7 +168,7 @@ def assembled(rows: Sequence[Row], kind: Format, source: str) -> Iterator[System
         repetition = int(number(count, where, "repetition") or 0)
         while count is None and kind.repeats and (identity, repetition) in answers:
             repetition += 1
-        answer = answers.setdefault((identity, repetition), {"scores": {}, "fields": {}})
+        answer = answers.setdefault((identity, repetition), {"scores": {}, "fields": {}, "number": index})
         scores, metadata = flattened(row.get("scores") or {}), row.get("metadata")
         if scores.keys() & answer["scores"].keys():
             of = "" if count is None else f" in repetition {count}"

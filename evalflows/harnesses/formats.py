@@ -6,13 +6,13 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from math import isnan
 from pathlib import Path
 from typing import Any
 
-from evalflows.harnesses.assembling import COLUMNS, NoResultsError, Row, at, first, flattened, has, rows_in
+from evalflows.harnesses.assembling import COLUMNS, WORDS, NoResultsError, Row, at, first, flattened, has, rows_in
 from evalflows.specs.errors import short
 from evalflows.specs.escaping import joined
-from evalflows.specs.values import is_blank
 from evalflows.store.file_formats import document_rows
 
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # as Inspect's own metrics read them
@@ -26,7 +26,7 @@ _LABELS = ("CATEGORICAL", "TEXT", "CORRECTION")  # types of Langfuse's scores th
 METRICS, VALUES = ("metric", "metric_name"), ("value", "score")  # columns of the long form
 _KNOWN = {"scores", "metadata", *(name for names in COLUMNS.values() for name in names)}
 _NO_METRIC = re.compile(r"(.+[_.])?(ids?|index|idx|at|hash|seed|split|cluster|group|timestamp|line|row)")
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|true|false|nan", re.IGNORECASE)
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|true|false", re.IGNORECASE)
 _OPENED = ("inputs", "outputs", "feedback_stats", "extra")  # JSON in LangSmith's bulk exports
 _ALONE = re.compile(r"\[\s*([-+.\deE]+|true|false)\s*\]", re.IGNORECASE)
 _SCORE = re.compile(r"(.+[_./ ])?(scores?|metrics?)([_./ ].+)?", re.IGNORECASE)
@@ -261,6 +261,12 @@ def _metrics(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
 
 
 def _are_numbers(name: str, rows: Sequence[Row], kinds: Any) -> bool:
-    """Return whether a column has numbers, true and false; in CSV, where nothing else is a number, they are texts."""
-    values = [row[name] for row in rows if not is_blank(row.get(name))]
-    return bool(values) and all(isinstance(value, kinds) and _NUMBER.fullmatch(str(value).strip()) for value in values)
+    """Return whether at least half of a column are numbers, true and false, so that a text in it is an error.
+
+    In CSV, where nothing else is a number, they are texts.
+    """
+    cells = [(value, str(value).strip()) for row in rows if (value := row.get(name)) is not None]
+    cells = [(value, text) for value, text in cells if not isnan(WORDS.get(text.lower(), 0))]
+    return (
+        0 < len(cells) <= 2 * sum(isinstance(value, kinds) and bool(_NUMBER.fullmatch(text)) for value, text in cells)
+    )

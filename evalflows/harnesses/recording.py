@@ -1,6 +1,7 @@
 """Results that other harnesses wrote as experiments of recorded answers, in memory or in a store, so that everything
 decides on them as on runs of ours."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -10,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from evalflows.harnesses.assembling import ResultRow, SystemResults
+from evalflows.harnesses.assembling import ResultRow, SystemResults, with_columns
 from evalflows.specs.errors import InputError, names_to_choose
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import make_spec
 from evalflows.specs.frozen import dataclass
+from evalflows.specs.gate import RULE_FIELDS
 from evalflows.specs.grouping import grouped
-from evalflows.specs.metric_names import MEASURES, kept_apart
+from evalflows.specs.metric_names import MEASURES, base_metric, kept_apart, sliced_metric
 from evalflows.store.queries.values import MEASURED, MetricValues, Values, has_two_values
 from evalflows.store.records import ExampleRow, ExperimentRow, OutputRow, derived_id, new_id, now, to_json
 from evalflows.store.snapshots import Examples, content_line, example_of, examples_in_memory, freeze, snapshot_id
@@ -24,6 +26,24 @@ from evalflows.store.store import Store
 
 EVALUATOR_VERSION = "recorded"
 """Of every metric of a file: what gave its scores is not known."""
+
+_HARMS = frozenset(
+    (
+        *(
+            "toxicity",
+            "harmfulness",
+            "bias",
+            "hallucination",
+            "hallucinations",
+            "refusal",
+            "refusals",
+            "error",
+            "errors",
+        ),
+        *("wer", "cer", "loss", "perplexity", "brier", "mae", "mse", "rmse", "latency", "duration", "time", "cost"),
+    )
+)
+"""Metrics that have one of these words in their name are usually better if they are lower."""
 
 _NAMED = 3
 """Ids that a message names."""
@@ -114,21 +134,40 @@ class Recorded:
         return [system.row for system in self.systems]
 
 
-def recorded(systems: Sequence[SystemResults], rules: Mapping[str, Any], *, cluster: str | None = None) -> Recorded:
+def recorded(
+    systems: Sequence[SystemResults],
+    rules: Mapping[str, Any],
+    *,
+    cluster: str | None = None,
+    only_shared: bool = False,
+    where: str = "rules",
+) -> Recorded:
     """Return the results of systems as experiments of one run group.
 
     Args:
         systems: At least one; the first is the baseline.
         rules: Fields of a spec that say how to decide: gates, metrics, composites, confidence_level, adjustment.
         cluster: The field of the rows by which examples belong together.
+        only_shared: Whether examples of the baseline that a candidate lacks are left out. Default: they are missing.
+        where: Where the rules are from: messages begin with it.
 
-    Raise InputError for a field that no row has, and if the systems share no example with the same inputs.
+    A column is a metric too if a rule or another file calls it so. Raise InputError for a text in it, for a field that
+    no row has, for a rule on a metric whose direction is not known, and if the systems share no example with the same
+    inputs.
     """
-    names = names_of(systems)
+    asked = {
+        sliced_metric(one).metric
+        for gate in rules.get("gates") or ()
+        for kind in RULE_FIELDS
+        for one in gate.get(kind) or ()
+    }
+    asked |= {kept_apart(one) for system in systems for one in system.metrics}
+    systems, names = [with_columns(system, asked) for system in systems], names_of(systems)
     inputs, notes = _shared_inputs(systems)
     if cluster is not None:
         check_field("cluster", systems, cluster)
-    metrics, said = _metrics(systems, rules.get("metrics") or {})
+    systems, lacking = _with_missing(systems, only_shared=only_shared)
+    metrics, harms, said = _metrics(systems, rules.get("metrics") or {})
     fields = {
         "name": names[0],
         "dataset": {"snapshot": "snap-"},
@@ -136,14 +175,16 @@ def recorded(systems: Sequence[SystemResults], rules: Mapping[str, Any], *, clus
         **rules,
         "metrics": metrics,
     }
-    spec = make_spec(ExperimentSpec, fields, (), "rules")
+    spec = make_spec(ExperimentSpec, fields, (), where)
+    _check_directions(spec, harms)
     group, made = new_id("group"), list[RecordedSystem]()
+    scores = {name for system in systems for name in system.metrics}
     first = {row.example_id: row for system in reversed(systems) for row in reversed(system.rows)}
     known = dict[str, tuple[dict[str, Any], ExampleRow, bytes]]()  # rows of other systems are mostly the same
     snapshots = dict[frozenset[bytes], tuple[str, Examples]]()
     for name, system in zip(names, systems, strict=True):
         examples, lines = list[ExampleRow](), list[bytes]()
-        for position, content_of in enumerate(_examples(system, first, cluster, with_inputs=inputs)):
+        for position, content_of in enumerate(_examples(system, first, cluster, scores, with_inputs=inputs)):
             before, example, line = known.get(content_of["id"], (None, None, b""))
             if example is None or before != content_of:
                 example = example_of(content_of, position, f"{system.source}:{position + 1}")
@@ -158,7 +199,7 @@ def recorded(systems: Sequence[SystemResults], rules: Mapping[str, Any], *, clus
         own = spec.model_copy(update={"dataset": spec.dataset.model_copy(update={"snapshot": snapshot})})
         row = _experiment(system, name, own, group, snapshot, len(examples))
         made.append(RecordedSystem(row=row, examples=shared, results=system))
-    return Recorded(spec=spec, systems=made, notes=[*notes, *said])
+    return Recorded(spec=spec, systems=made, notes=[*notes, *lacking, *said])
 
 
 def keep(store: Store, made: Recorded) -> None:
@@ -218,6 +259,38 @@ def _shared_inputs(systems: Sequence[SystemResults]) -> tuple[bool, list[str]]:
     return True, notes
 
 
+def _with_missing(systems: Sequence[SystemResults], *, only_shared: bool) -> tuple[list[SystemResults], list[str]]:
+    """Return systems in which what a candidate lacks of the baseline is an answer without a score, unless only shared
+    examples count; and what to say of examples on one side."""
+    baseline, *others = systems
+    asked = {row.example_id: row for row in reversed(baseline.rows)}
+    completed, notes = [baseline], []
+    for system in others:
+        known = {row.example_id for row in system.rows}
+        lacking = [row for row in reversed(asked.values()) if row.example_id not in known]
+        if lacking:
+            does = "left out, by --only-shared" if only_shared else "counted as missing; --only-shared leaves them out"
+            of = f"{len(lacking)} of the baseline's {len(asked)} examples are not in it"
+            notes.append(f"{system.source}: {of}: {does}")
+        if others_only := dict.fromkeys(row.example_id for row in system.rows if row.example_id not in asked):
+            of = f"{len(others_only)} of its {len(known)} examples are not in the baseline"
+            notes.append(f"{system.source}: {of}, left out: {', '.join([*others_only][:_NAMED])}")
+        own = {kept_apart(name): name for name in system.metrics}
+        missing = [
+            ResultRow(
+                example_id=row.example_id,
+                repetition=repetition,
+                inputs=row.inputs,
+                scores=dict.fromkeys(own[name] for name in map(kept_apart, row.scores) if name in own),
+                error=f"no row in {system.source}",
+            )
+            for row in lacking
+            for repetition in range(max(each.repetition for each in system.rows) + 1)
+        ]
+        completed.append(system if only_shared else replace(system, rows=[*system.rows, *missing]))
+    return completed, notes
+
+
 def _check_shared(texts: Sequence[Mapping[str, str]], systems: Sequence[SystemResults]) -> None:
     for system, of_system in zip(systems[1:], texts[1:], strict=True):
         if not {*of_system.items()} & {*texts[0].items()}:
@@ -236,23 +309,48 @@ def check_field(what: str, systems: Sequence[SystemResults], field: str) -> None
         raise InputError(f"{what}: got {field!r}, wanted a field of the rows: {names_to_choose(field, known)}")
 
 
-def _metrics(systems: Sequence[SystemResults], declared: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return what is known of each metric, and what was assumed: a range of 0 to 1 where all values are in it."""
+def _check_directions(spec: ExperimentSpec, harms: Sequence[str]) -> None:
+    """Raise InputError if a rule is on a metric that is better if it is lower, as only its name says."""
+    named = {base_metric(sliced_metric(metric).metric) for gate in spec.gates for metric in gate.metrics}
+    named |= {metric for composite in spec.composites if composite.name in named for metric in composite.metrics}
+    for name in harms:
+        if name in named:
+            options = f"--lower-is-better {name} or --higher-is-better {name}"
+            raise InputError(f"{name}: got no direction, wanted {options} (metrics: {name}: higher_is_better)")
+
+
+def _metrics(
+    systems: Sequence[SystemResults], declared: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str], list[str]]:
+    """Return what is known of each metric, those whose names alone say that lower is better, and what was assumed of
+    all: a range of 0 to 1 where all values are in it."""
     metrics = {name: dict(fields) for name, fields in declared.items()}
-    scores, higher = list[str](), list[str]()
+    scores: dict[bool, list[str]] = {True: [], False: []}  # by whether higher is better
+    higher, harms = list[str](), list[str]()
+    measures = {kept_apart(name) for name in MEASURES}
     for given in dict.fromkeys(name for system in systems for name in system.metrics):
         values = [value for system in systems for value in _values(system, given)]
         own = metrics.setdefault(name := kept_apart(given), {})
-        if given in MEASURES:
+        if name in measures:
             own.setdefault("higher_is_better", False)
+        elif own.get("higher_is_better") is None and _HARMS.intersection(re.split(r"[\W_]+", name.lower())):
+            own["higher_is_better"] = False
+            harms.append(name)
         if "range" not in own and values and all(0 <= value <= 1 for value in values):
             own["range"] = [0, 1]
-            scores.append(name)
+            scores[own.get("higher_is_better") is not False].append(name)
         elif not {"range", "higher_is_better"} & own.keys():
             higher.append(name)
-    said = [f"taken as scores from 0 to 1: {', '.join(scores)}"] if scores else []
+    said = [
+        f"taken as scores from 0 to 1: {', '.join(of)}, {'higher' if is_higher else 'lower'} counts as better"
+        for is_higher, of in scores.items()
+        if of
+    ]
     said += [f"higher counts as better, if --lower-is-better does not say it: {', '.join(higher)}"] if higher else []
-    return metrics, said
+    said += [f"lower counts as better by the name, if --higher-is-better does not say it: {', '.join(harms)}"] * bool(
+        harms
+    )
+    return metrics, harms, said
 
 
 def _values(system: SystemResults, metric: str) -> Iterator[float]:
@@ -262,17 +360,22 @@ def _values(system: SystemResults, metric: str) -> Iterator[float]:
 
 
 def _examples(
-    system: SystemResults, first: Mapping[str, ResultRow], cluster: str | None, *, with_inputs: bool
+    system: SystemResults,
+    first: Mapping[str, ResultRow],
+    cluster: str | None,
+    scores: Collection[str],
+    *,
+    with_inputs: bool,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the examples of a system as rows of a dataset, each once, with the fields and the reference that the first
-    system says."""
+    """Yield the examples of a system as rows of a dataset, each once, with the reference and the fields, but scores,
+    that the first system says."""
     seen = set[str]()
     for row in system.rows:
         if row.example_id in seen:
             continue
         seen.add(row.example_id)
         said = first[row.example_id]
-        fields = {name: value for name, value in said.fields.items() if name not in row.scores}
+        fields = {name: value for name, value in said.fields.items() if name not in scores}
         group = None if cluster is None else fields.get(cluster)
         yield {
             "id": row.example_id,

@@ -84,6 +84,11 @@ class Decision:
     where_command: str | None = None  # shows the examples of the first of these slices
     manifest_sha256: str | None = None  # of the manifest that names its evidence; only `with_manifests` looks for it
 
+    def __str__(self) -> str:
+        """Return the conclusion, the outcome of each rule, and what limits them, a line each."""
+        rules = (f"  {rule.outcome}  {rule.text}" for rule in self.rules)
+        return "\n".join((f"{self.conclusion}  {self.title}", *rules, *(f"  limit  {one}" for one in self.what_limits)))
+
     @property
     def rules(self) -> list[RuleOutcome]:
         return rule_outcomes(self.reasons)

@@ -37,7 +37,7 @@ def document(
     comparison: "ComparisonReport | None" = None,
     previous: "Sequence[PreviousRun]" = (),
     calls_made: int | None = None,
-    next_command: Hint,
+    next_command: Hint | None,
 ) -> Document:
     """Return what `run`, `gate` and `show` print, as one object.
 
@@ -47,7 +47,7 @@ def document(
         comparison: The comparison of the experiments' answers, or the one that is shown.
         previous: How experiments did against the runs before them.
         calls_made: Model calls of this run; None if nothing was run, or if some may not have been recorded.
-        next_command: The command to run next.
+        next_command: The command to run next; None if nothing is kept that one could show.
     """
     targets = {experiment.experiment_id: experiment.target for report in reports for experiment in report.experiments}
     worst = [examples for report in reports if report.worst for examples in report.worst.examples]
@@ -78,8 +78,8 @@ def document(
         "sentences": _once(sentence for report in reports for sentence in report.sentences),
         "previous": [run.as_dict() for run in previous],
         "calls_made": calls_made,
-        "next": str(next_command),
-        "next_is_for_person": next_command.for_person,
+        "next": next_command and str(next_command),
+        "next_is_for_person": next_command is not None and next_command.for_person,
     }
     return plain(content)  # type: ignore[no-any-return]
 

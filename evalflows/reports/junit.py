@@ -22,9 +22,12 @@ PROPERTIES = ("decision_id", "conclusion", "candidate_experiment_id", "baseline_
 """Fields of a decision that are a suite's properties."""
 
 
-def junit(decisions: Sequence[Decision], incomplete: str | None = None) -> str:
-    """Return the XML. `incomplete` says why the run did not finish, which is an error in a suite of its own."""
-    suites = [_decided(decision) for decision in decisions]
+def junit(decisions: Sequence[Decision], incomplete: str | None = None, *, is_kept: bool = True) -> str:
+    """Return the XML. `incomplete` says why the run did not finish, which is an error in a suite of its own.
+
+    Decisions that no store keeps have no command that explains them.
+    """
+    suites = [_decided(decision, is_kept=is_kept) for decision in decisions]
     if incomplete is not None:
         case = _case("evalflows", "the run is complete", "error", "incomplete", incomplete)
         suites.append(_suite("run", datetime.now(UTC), [case], {}, ""))
@@ -36,12 +39,12 @@ def junit(decisions: Sequence[Decision], incomplete: str | None = None) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
 
 
-def _decided(decision: Decision) -> Element:
+def _decided(decision: Decision, *, is_kept: bool) -> Element:
     properties = {name: value for name in PROPERTIES if (value := getattr(decision, name)) is not None}
     lines = [f"{rule.outcome}: {rule.text}" for rule in decision.rules]
-    why = f"why, and how to reproduce it: {hints.explain(decision.decision_id)}"
+    why = [f"why, and how to reproduce it: {hints.explain(decision.decision_id)}"] * is_kept
     cases = [_rule(decision.gate, rule) for rule in decision.rules]
-    output = "\n".join([*lines, *decision.where, *decision.what_limits, why])
+    output = "\n".join([*lines, *decision.where, *decision.what_limits, *why])
     return _suite(decision.suite, decision.decided_at, cases, properties, output)
 
 

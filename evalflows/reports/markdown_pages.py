@@ -282,7 +282,7 @@ class GateReport:
     reports: Sequence[ExperimentsReport]
     candidates: Sequence[Decision | CandidatesOfGate]  # the decisions, those of one gate on several together
     calls_made: int | None  # model calls of this run; None if nothing was run
-    next_command: Hint
+    next_command: Hint | None
     incomplete: str | None  # why the run did not finish; None if it did
 
     @property

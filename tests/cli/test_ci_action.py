@@ -29,10 +29,7 @@ here = pathlib.Path(os.environ["STAND_IN"])
 with (here / "asked.jsonl").open("a") as file:
     file.write(json.dumps(sys.argv[1:]) + chr(10))
 said = dict(argument[2:].partition("=")[::2] for argument in sys.argv[1:] if argument.startswith("--"))
-if sys.argv[1] == "sql":
-    rows = os.environ["ROWS"]
-    pathlib.Path(sys.argv[sys.argv.index("--output") + 1]).write_text("id,repetition,metric,value" + chr(10) + rows)
-    raise SystemExit(0)
+(here / "store").write_text(os.environ.get("EVALFLOWS_STORE", ""))
 code = int(os.environ["CODE"])
 if code == 2:
     sys.exit(print("evalflows: a.jsonl: got ```no``` id", file=sys.stderr) or 2)
@@ -122,7 +119,7 @@ class Runner:
         event = {"pull_request": {"number": 7}, "repository": {"default_branch": "main", "id": 1}}
         (self.folder / "event.json").write_text(json.dumps(event))
 
-    def run(self, code: int = 0, rows: str = "", **given: str) -> int:
+    def run(self, code: int = 0, **given: str) -> int:
         """Return the exit code of the job."""
         inputs = {name: one.get("default", "") for name, one in ACTION["inputs"].items()}
         inputs |= {name.replace("_", "-"): value for name, value in given.items()} | {"token": "secret"}
@@ -133,7 +130,7 @@ class Runner:
                 continue
             if "run" not in step or step["name"] == "Install":
                 continue
-            done = self.in_bash(step, inputs, {"CODE": str(code), "ROWS": rows})
+            done = self.in_bash(step, inputs, {"CODE": str(code)})
             self.log = done.stdout + done.stderr
             if not step.get("continue-on-error"):
                 job = done.returncode
@@ -260,13 +257,18 @@ def test_an_artifact_is_the_newest_of_the_repositorys_default_branch(runner: Run
     assert "got 3 artifacts of that name, none of them kept and of branch main" in runner.log
 
 
-def test_an_approved_baseline_is_read_from_the_store(runner: Runner) -> None:
-    given = {"baseline": "approved:sam's", "candidate": "b", "comment": "false"}
-    assert runner.run(rows="q1,0,accuracy,1\n", **given) == 0
-    sql, decide = runner.asked
-    assert "a.name = 'sam''s'" in sql[1] and decide[-2] == sql[-1]
-    assert runner.run(rows="", **given) == 2
-    assert "approved:sam's: got no approved experiment of that name" in runner.log
+def test_an_approved_baseline_is_the_commands_to_read(runner: Runner) -> None:
+    options = {"lower_is_better": "toxicity\nwer", "higher_is_better": "bias", "only_shared": "true"}
+    files = {"evidence": "e.json", "junit": "j.xml"}
+    given = {"baseline": "approved:sam's", "candidate": "b", "comment": "false", "store": "of the team"}
+    assert runner.run(**given, **options, **files) == 0
+    (asked,) = runner.asked
+    assert asked[1:7] == [
+        *("--lower-is-better=toxicity", "--lower-is-better=wer", "--higher-is-better=bias", "--evidence=e.json"),
+        *("--junit=j.xml", "--only-shared"),
+    ]
+    assert asked[-2] == "approved:sam's"
+    assert (runner.folder / "store").read_text() == "of the team"
 
 
 def test_gitlab_decides_comments_and_ends_with_the_exit_code(tmp_path: Path, runner: Runner) -> None:
@@ -293,7 +295,8 @@ def test_gitlab_decides_comments_and_ends_with_the_exit_code(tmp_path: Path, run
 
     assert (run("script"), run("after_script"), run("after_script")) == (1, 0, 0)
     assert runner.asked[0] == [
-        *("decide", "--metric", "accuracy=0.05", "--summary=decision.md", "--", "baseline.jsonl", "candidate.jsonl"),
+        *("decide", "--metric", "accuracy=0.05", "--summary=decision.md", "--junit=decision.xml"),
+        *("--", "baseline.jsonl", "candidate.jsonl"),
     ]
     assert [one["body"] for one in runner.api.comments] == ["<!-- evalflows decide -->\ndecided: FAIL"]
     assert runner.api.asked[-1][:2] == ("PUT", "/projects/1/merge_requests/7/notes/1")

@@ -56,13 +56,19 @@ def test_a_command_decides_on_two_files(tmp_path: Path) -> None:
     assert "correct: 198 pairs detect a difference of" in nothing.stdout
     passed = asked(old, missing, "--metric", "correct=.1")
     assert (passed.exit_code, passed.stdout.splitlines()[2]) == (0, "PASS  gate decide: missing against old")
-    failed = asked(old, new, "--metric", "correct=.05")
+    failed = asked(old, new, "--metric", "correct=.05", "--all")
+    assert "not shown" not in failed.stdout
     assert failed.exit_code == 1 and "FAIL  gate decide: new against old" in failed.stdout
     assert "broken correct is worse by more than 0.05: -0.200 " in failed.stdout
     assert asked(old, old, "--superiority", "correct").exit_code == 3
     assert "was given twice: a system is compared with itself" in asked(old, old).stdout
-    several = asked(old, new, missing, "--metric", "correct=.1")
+    files = {name: str(tmp_path / name) for name in ("junit", "json", "summary")}
+    several = asked(old, new, missing, "--metric", "correct=.1", *(f"--{name}={path}" for name, path in files.items()))
     assert several.exit_code == 1 and "new" in several.stdout and "missing" in several.stdout
+    assert "dec-" not in several.stdout, "nothing explains what is not kept"
+    for path in files.values():
+        assert "evalflows explain" not in Path(path).read_text(), path
+    assert json.loads(Path(files["json"]).read_text())["next"] is None
     sliced = asked(old, new, "--metric", "correct=.1", "--slice", "topic")
     assert "correct@metadata.topic=a is worse" in sliced.stdout
     lines = [json.dumps({"id": n, "topic": "ab"[n % 2], "recall@5": n % 3 / 2}) for n in range(60)]
@@ -141,7 +147,7 @@ def test_a_store_changes_no_figure(tmp_path: Path, options: tuple[str, ...]) -> 
     [
         (("OLD",), "got the results of one system, wanted a baseline and a candidate"),
         (("OLD", "OTHER"), "got no id in both, such as 'q0' and 'x0', wanted results on the same examples"),
-        (("OLD", "NEW", "--metric", "corect=.1"), "metric: got 'corect', wanted correct"),
+        (("OLD", "NEW", "--metric", "corect=.1"), "--metric corect: got no such metric, wanted correct"),
         (("OLD", "NEW", "--metric", "correct=-1"), "wanted a margin above 0"),
         (("OLD", "NEW", "--metric", "correct"), "--metric: got 'correct', wanted NAME=NUMBER"),
         (("OLD", "NEW", "--cluster", "tpic"), "cluster: got 'tpic', wanted a field of the rows: topic"),
@@ -149,6 +155,9 @@ def test_a_store_changes_no_figure(tmp_path: Path, options: tuple[str, ...]) -> 
         (("OLD", "NEW", "--gates", "OLD"), "not YAML"),
         (("OLD#other", "NEW"), "got the system 'other', wanted"),
         (("OLD", "NEW", "--format", "promptfoo"), "wanted promptfoo"),
+        (("OLD", "NEW", "--gates", "TYPO"), "/typo.yaml: gates.0.metric: no such field, wanted one of: name, "),
+        (("OLD", "NEW", "--gates", "LIST"), "/list.yaml: gates: got ['floor'], wanted a list of gates"),
+        (("OLD", "NEW", "--gates", "SIGN"), "/sign.yaml: gates.0: "),
     ],
 )
 def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], wanted: str) -> None:
@@ -157,9 +166,107 @@ def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], wante
         "NEW": write(tmp_path / "new.jsonl", NEW, topic="a"),
         "OTHER": write(tmp_path / "other.jsonl", {one.replace("q", "x"): value for one, value in OLD.items()}),
     }
-    done = asked(*(files.get(one, one.replace("OLD", files["OLD"])) for one in arguments))
+    gates = {
+        "TYPO": {"name": "a", "metric": 1},
+        "LIST": "floor",
+        "SIGN": {"non_inferiority": {"correct": -1}, "name": "a"},
+    }
+    for name, gate in gates.items():
+        path = tmp_path / f"{name.lower()}.yaml"
+        path.write_text(json.dumps({"gates": [gate]}))
+        files[name] = str(path)
+    given = [files.get(one, one.replace("OLD", files["OLD"])) for one in arguments]
+    done, as_json = asked(*given), asked(*given, "--json", "-")
     assert (done.exit_code, done.stdout, done.stderr.count("\n")) == (2, "", 1), done.output
     assert wanted in done.stderr
+    assert done.stderr == f"evalflows: {json.loads(as_json.stderr)['error']['message']}\n"
+
+
+def test_a_cell_that_is_no_number_is_missing_or_refused(tmp_path: Path) -> None:
+    """Whatever the column of one file looks like, if the other file or a rule calls it a metric."""
+
+    def table(name: str, *cells: str) -> str:
+        path = tmp_path / name
+        path.write_text("id,tone,other\n" + "".join(f'{n},"{cells[n % len(cells)]}",1\n' for n in range(40)))
+        return str(path)
+
+    old, words = table("old.csv", "1", "0.5"), ("0", "N/A", "null", "-", "NaN", "", "None", "na")
+    (metric,) = (
+        one
+        for one in json.loads(asked(old, table("words.csv", *words), "--json", "-").stdout)["metrics"]
+        if (one["metric"], one["experiment"]) == ("tone", "words")
+    )
+    assert (metric["scored"], metric["missing"]) == (5, 35)
+    empty = asked(old, table("empty.csv", ""), "--metric", "tone=.1")
+    assert empty.exit_code == 3 and "40 of 40 values of tone are missing in empty" in empty.stdout
+    for cells in (("1", "85%"), ("good", "0.5", "bad"), ("1", "0,5"), ("Infinity", "1")):
+        path = table("new.csv", *cells)
+        for sides in ((old, path), (path, old)):
+            done = asked(*sides)
+            number, got = next((n, cell) for n, cell in enumerate(cells, start=1) if cell not in ("1", "0.5"))
+            assert done.exit_code == 2 and f"{path}: result {number}: tone: got '{got}', wanted" in done.stderr
+    texts = [table(f"{name}.csv", "good", "bad") for name in "ab"]
+    assert asked(*texts).exit_code == 0, "a column of texts in both is no metric"
+    assert "a.csv: result 1: tone: got 'good', wanted a finite" in asked(*texts, "--threshold", "tone=1").stderr
+
+
+def test_a_candidate_does_not_pass_by_leaving_examples_out(tmp_path: Path) -> None:
+    half = dict([*OLD.items()][: N // 2])
+    old, new = write(tmp_path / "old.jsonl", OLD), write(tmp_path / "new.jsonl", half | {"z1": 1.0})
+    for option in ((), ("--store",)):
+        done = asked(old, new, "--metric", "correct=.1", *option)
+        assert done.exit_code == 3, done.output
+        lacking = "100 of the baseline's 200 examples are not in it: counted as missing; --only-shared leaves them out"
+        assert f"{new}: {lacking}\n" in done.stdout
+        assert f"{new}: 1 of its 101 examples are not in the baseline, left out: z1\n" in done.stdout
+        assert f"no row in {new} (example q100)" in done.stdout
+        shared = asked(old, new, "--metric", "correct=.1", "--only-shared", *option)
+        assert shared.exit_code == 0 and "not in it: left out, by --only-shared\n" in shared.stdout
+        assert "only the 100 shared ones" in shared.stdout
+    assert decide(OLD, half, margin=0.1).conclusion == "NOT ENOUGH EVIDENCE"
+    assert decide(OLD, half, margin=0.1, only_shared=True).conclusion == "PASS"
+    proof = str(tmp_path / "proof.json")
+    for option in ((), ("--only-shared",)):
+        asked(old, new, "--metric", "correct=.1", "--evidence", proof, *option)
+        assert CliRunner().invoke(cli, ["verify", proof]).exit_code == 0
+    more = write(tmp_path / "more.jsonl", OLD, quality=0.5)
+    assert "different examples" not in asked(more, old, "--metric", "correct=.1").stdout, "it lacks a score alone"
+
+
+def test_a_harm_is_not_decided_in_the_wrong_direction(tmp_path: Path) -> None:
+    old, new = (write(tmp_path / f"{name}.jsonl", side) for name, side in (("old", OLD), ("new", NEW)))
+    harms = [write(tmp_path / f"{name}.jsonl", {"q": 1}) for name in ("old-rate", "new-rate")]
+    for path, side in zip(harms, (OLD, NEW), strict=True):
+        rows = [{"id": one, "error_rate": value, "words": 7.5} for one, value in side.items()]
+        Path(path).write_text("\n".join(map(json.dumps, rows)))
+    assert "taken as scores from 0 to 1: correct, higher counts as better\n" in asked(old, new).stdout
+    compared = asked(*harms).stdout
+    assert "taken as scores from 0 to 1: error_rate, lower counts as better\n" in compared
+    assert "higher counts as better, if --lower-is-better does not say it: words\n" in compared
+    assert "lower counts as better by the name, if --higher-is-better does not say it: error_rate\n" in compared
+    assert "better in error_rate -0.200" in compared
+    rules = tmp_path / "rules.yaml"
+    composite = {"name": "both", "weights": {"error_rate": 1, "words": 1}}
+    gate = {"name": "floor", "thresholds": {"both": 0.5}}
+    metrics = {"words": {"range": [0, 10]}, "error_rate": {"range": [0, 1]}}
+    rules.write_text(json.dumps({"gates": [gate], "composites": [composite], "metrics": metrics}))
+    options = "wanted --lower-is-better error_rate or --higher-is-better error_rate"
+    for rule in ("--metric=error_rate=.1", f"--gates={rules}"):
+        refused = asked(*harms, rule)
+        assert refused.exit_code == 2 and f"error_rate: got no direction, {options}" in refused.stderr
+    for option, code in (("--lower-is-better", 0), ("--higher-is-better", 1)):
+        assert asked(*harms, "--metric=error_rate=.1", option, "error_rate").exit_code == code
+    both = asked(*harms, "--lower-is-better", "words", "--higher-is-better", "words")
+    assert "--higher-is-better: got 'words', which --lower-is-better has too" in both.stderr
+
+    assert asked(*harms, "--store", "--lower-is-better", "error_rate").exit_code == 0
+    approval = CliRunner().invoke(cli, ["baseline", "approve", "new-rate"])
+    assert approval.stdout.startswith("baseline new-rate: new-rate (exp-"), approval.output
+    assert "decide approved:new-rate CANDIDATE" in approval.stderr and "SPEC" not in approval.stderr
+    assert CliRunner().invoke(cli, ["baseline", "approve", "old-rate", "--name", "sam's"]).exit_code == 0
+    stored = asked("approved:sam's", harms[1], "--metric=error_rate=.1")
+    assert (stored.exit_code, stored.stdout.splitlines()[0]) == (0, "read: store: 200 results; table: 200 results")
+    assert "got no approved experiment of that name in " in asked("approved:other", new).stderr
 
 
 def test_ids_with_other_inputs_are_named(tmp_path: Path) -> None:
@@ -186,6 +293,9 @@ def test_python_decides_on_scores_of_any_form() -> None:
         (rule,) = decision.rules
         assert (decision.conclusion, round(rule.value or 0, 3)) == ("FAIL", -0.2), type(baseline)
     assert decide(OLD, OLD, margin=0.1).conclusion == "PASS"
+    lines = str(decide(OLD, NEW, margin=0.05)).splitlines()
+    assert lines[0] == "FAIL  gate release: candidate against baseline"
+    assert lines[1].startswith("  broken  score is worse by more than 0.05: -0.200 ") and len(lines) <= 4
     in_twos = decide(OLD, OLD, margin=0.1, clusters={one: int(one[1:]) // 2 for one in OLD})
     assert in_twos.rules[0].n == N // 2 or "clusters" in in_twos.rules[0].text
     assert decide(OLD, NEW, superiority={"score": 0}).conclusion == "FAIL"
@@ -237,6 +347,7 @@ def test_a_decision_proves_itself_by_a_file(tmp_path: Path) -> None:
         Path(proof).write_text(json.dumps(changed))
         found = verified()
         assert found.exit_code == 1 and found.stderr.count("\n") == 1, found.output
+        assert found.stdout == "", "no conclusion of a document that does not hold"
         return found.stderr
 
     def passes(one: dict[str, Any]) -> None:

@@ -243,7 +243,7 @@ def test_exports_of_platforms_are_read_as_their_files_are(tmp_path: Path) -> Non
         ("trace-2", {"tone": 1.0}),
     ]
     (tmp_path / "cells.csv").write_text('id,name,tone\na,x,[0.5]\nb,x,[1]\nc,x,\nd,x,"[0.5, 1]"\n')
-    with pytest.raises(InputError, match="wanted scores"):
+    with pytest.raises(InputError, match=r"tone: got '\[0.5, 1\]'"):
         read_results(str(tmp_path / "cells.csv"))
     (tmp_path / "cells.csv").write_text("id,name,tone\na,x,[0.5]\nb,x,[true]\nc,x,\n")
     (cells,) = read_results(str(tmp_path / "cells.csv"))

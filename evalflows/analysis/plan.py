@@ -22,6 +22,7 @@ from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.experiment_metrics import PairedExperimentMetric
 from evalflows.analysis.figures import figure, given_figure, shares_text
 from evalflows.analysis.flaky import Repeats, check_quarantine, noise_by_metric
+from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.analysis.pairing import Clusters, Places
 from evalflows.analysis.trace_datasets import loaded_dataset
 from evalflows.analysis.verdicts import ADJUSTMENT_NAMES
@@ -408,17 +409,46 @@ def estimate_variance(history: HistoryQuery, metric: MetricProperties) -> Varian
     """Return the variance estimate of a metric from past experiments, or why there is none.
 
     Experiments on the same dataset count alone if enough of their pairs are known, also if none differs; then come
-    those with the same evaluator version, then the newest. Those
-    that a gate rejected do not count if there are others: they differ from the baseline more than the next one will.
+    those with the same evaluator version, then the newest. Scores of a judge that decide nothing, or of another version
+    of a judge, do not count. Those that a gate rejected do not count if there are others: they differ from the baseline
+    more than the next one will. How many are left out is part of the text.
     """
-    past, version = measured_before(history.store, base_metric(metric.name)), history.version(metric.evaluator)
+    measured, version = measured_before(history.store, base_metric(metric.name)), history.version(metric.evaluator)
+    past, left_out = _usable(history, metric, measured, version)
 
     def preference(experiment: MeasuredBefore) -> tuple[bool, bool]:
         return _is_same_dataset(history, experiment), experiment.evaluator_version == version
 
-    rejected = {row for (row,) in history.store.query(_REJECTED)}
-    past = [experiment for experiment in past if experiment.experiment_id not in rejected] or past
     past.sort(key=preference, reverse=True)
+    estimate = _from_past(history, metric, past)
+    if not left_out:
+        return estimate
+    note = f"; left out: {', '.join(left_out)}"
+    return f"{estimate}{note}" if isinstance(estimate, str) else replace(estimate, basis=estimate.basis + note)
+
+
+def _usable(
+    history: HistoryQuery, metric: MetricProperties, measured: Sequence[MeasuredBefore], version: str | None
+) -> tuple[list[MeasuredBefore], list[str]]:
+    """Return the experiments that count, and how many of the others are left out for each reason."""
+    excluded = excluded_metrics(history.store, {one.experiment_id: one.run_group for one in measured})
+    fit = [one for one in measured if (one.experiment_id, base_metric(metric.name)) not in excluded]
+    judge = next((one for one in history.prepared.evaluators if one.name == metric.evaluator), None)
+    asks_model = judge is not None and any(tier.connection for tier in judge.judges)
+    same = [one for one in fit if one.evaluator_version == version] if asks_model else fit
+    rejected = {row for (row,) in history.store.query(_REJECTED)}
+    accepted = [one for one in same if one.experiment_id not in rejected] or same
+    counts = {
+        "whose judge decides nothing": len(measured) - len(fit),
+        "by another version of the judge": len(fit) - len(same),
+        "that a gate rejected": len(same) - len(accepted),
+    }
+    return accepted, [f"{n} experiment{'' if n == 1 else 's'} {which}" for which, n in counts.items() if n]
+
+
+def _from_past(
+    history: HistoryQuery, metric: MetricProperties, past: Sequence[MeasuredBefore]
+) -> VarianceEstimate | str:
     here = [experiment for experiment in past if _is_same_dataset(history, experiment)]
     best = _best(_from_pairs(history, metric.name, here))
     if best is None or (best.n_pairs or 0) < MIN_PAIRS:
@@ -639,7 +669,7 @@ class SampleSizes:
     effect: TargetEffect
     designs: tuple[Design, ...]
     reason: str | None = None  # why there are no designs
-    if_some_differ: int | None = None  # examples that are needed if as many pairs differ as may go unseen
+    if_none_differs: int | None = None  # examples that are enough if no pair differs, as so far
 
     @property
     def cheapest(self) -> Design | None:
@@ -701,7 +731,7 @@ def sample_sizes_of(
     return SampleSizes(
         effect=effect,
         designs=tuple(replace(design, is_cheapest=design is cheapest) for design in designs),
-        if_some_differ=_if_some_differ(estimate, effect, current),
+        if_none_differs=_if_none_differs(estimate, effect, current),
     )
 
 
@@ -729,34 +759,25 @@ def _by_deciding_interval(
     estimate: VarianceEstimate, effect: TargetEffect, current: CurrentDesign, repetitions: int
 ) -> int | None:
     """Return the number of pairs with which a candidate passes a margin by the interval that decides; None for other
-    effects, and for metrics without a range.
-
-    If no yes/no pair has differed so far, none is expected to.
-    """
+    effects, and for metrics without a range."""
     if effect.purpose == "difference" or not effect.declared:
         return None
     levels = {"confidence_level": current.confidence_level, "power": current.power}
     if _has_lower_bound(estimate, repetitions):
         if effect.purpose == "superiority":
             return None
-        differing = 0.0 if _never_differed(estimate) else min(1.0, estimate.variance_at(repetitions))
-        return needed_for_margin(effect.size, differing, **levels)
+        return needed_for_margin(effect.size, min(1.0, estimate.variance_at(repetitions)), **levels)
     if current.widest is None:
         return None
     return needed_in_range(effect.size, math.sqrt(estimate.variance_at(repetitions)), current.widest, **levels)
 
 
-def _if_some_differ(estimate: VarianceEstimate, effect: TargetEffect, current: CurrentDesign) -> int | None:
-    """Return the examples that a margin needs if as many pairs differ as may have gone unseen; None if some did."""
-    if effect.purpose != "non_inferiority" or not _never_differed(estimate) or not estimate.n_pairs:
+def _if_none_differs(estimate: VarianceEstimate, effect: TargetEffect, current: CurrentDesign) -> int | None:
+    """Return the examples that are enough for a margin if no pair differs; None if some pair did so far."""
+    if effect.purpose != "non_inferiority" or estimate.source != "guess" or not estimate.n_pairs:
         return None
-    levels = {"confidence_level": current.confidence_level, "power": current.power}
-    units = needed_for_margin(effect.size, min(1.0, MOST_UNSEEN / estimate.n_pairs), **levels)
+    units = needed_for_margin(effect.size, 0.0, confidence_level=current.confidence_level, power=current.power)
     return math.ceil(units / current.judged_share)
-
-
-def _never_differed(estimate: VarianceEstimate) -> bool:
-    return estimate.source == "guess" and bool(estimate.n_pairs)
 
 
 def _min_units(estimate: VarianceEstimate, effect: TargetEffect, current: CurrentDesign, repetitions: int) -> int:
@@ -1133,9 +1154,9 @@ def _of_sizes(plan: Plan, metric: MetricPlan, sizes: SampleSizes) -> Iterator[st
     answered = "" if current.repetitions == 1 else f", each answered {_times(current.repetitions)},"
     of_slice = "" if sliced_metric(metric.metric).path is None else " of the slice"
     needed = f"about {about(current.examples)} examples{of_slice}{clusters}{answered} are needed"
-    if sizes.if_some_differ is not None and metric.variance is not None:
+    if sizes.if_none_differs is not None and metric.variance is not None:
         some = f"{MOST_UNSEEN} in {metric.variance.n_pairs} differ"
-        needed += f" if, as so far, no pair differs, and about {about(sizes.if_some_differ)} if {some}"
+        needed += f" if {some}, and about {about(sizes.if_none_differs)} if, as so far, no pair differs"
     yield f"{_purpose(plan, metric, sizes)}, {needed}; {_detectable(metric)}"
     best = sizes.cheapest
     if best is not None and best is not current:

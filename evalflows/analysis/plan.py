@@ -12,7 +12,7 @@ from dataclasses import replace
 from inspect import isawaitable, signature
 from itertools import combinations, groupby, islice
 from math import ceil
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,7 @@ from evalflows.specs.metric_names import (
     MEASURES,
     USER,
     USER_CHECK,
+    PassKind,
     SlicedMetric,
     base_metric,
     is_pass_k,
@@ -232,6 +233,7 @@ class PlannedCalls:
     in_ledger: int | None = None  # calls that the ledger has already; None if not looked up
     size: CallSize
     note: str | None = None
+    uncounted: str | None = None  # calls that come on top, in words; without them `calls` is no maximum
 
     def calls_at(self, examples: int, repetitions: int) -> int | None:
         return None if self.per_run is None else self.fixed + ceil(round(self.per_run * examples * repetitions, 6))
@@ -280,6 +282,7 @@ class Total:
     usd_known: float  # the cost of the calls with a known price
     unknown: tuple[str, ...]  # the callers whose number of calls is unknown
     unpriced: tuple[str, ...]  # the callers whose price or tokens are unknown
+    uncounted: tuple[str, ...] = ()  # calls that come on top, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -830,13 +833,8 @@ def metrics_to_plan(prepared: PreparedExperiment, wanted: Sequence[str]) -> list
 
     Raise InputError for a metric that no evaluator gives.
     """
-    spec = prepared.spec
+    spec, own = prepared.spec, _own_metrics(prepared)
     members = spec.panel_members
-    given = [metric for evaluator in prepared.evaluators for metric in evaluator.metrics]
-    of_all = filter(is_resampled, prepared.summary_evaluators)
-    given += [metric for evaluator in of_all for metric in evaluator.metrics]
-    own = [metric for metric in given if metric not in members]
-    own += [composite.name for composite in spec.composites]
     every = list(
         dict.fromkeys([*own, *(metric for gate in spec.gates for metric in (*gate.non_inferiority, *gate.superiority))])
     )
@@ -848,6 +846,23 @@ def metrics_to_plan(prepared: PreparedExperiment, wanted: Sequence[str]) -> list
                     f"metric: no evaluator gives {metric!r}, wanted some of {', '.join([*every, *MEASURES])}"
                 )
     return list(dict.fromkeys(wanted)) or every
+
+
+def _own_metrics(prepared: PreparedExperiment) -> list[str]:
+    """Return the metrics of evaluators and composites, without pass@k."""
+    given = [metric for evaluator in prepared.evaluators for metric in evaluator.metrics]
+    of_all = filter(is_resampled, prepared.summary_evaluators)
+    given += [metric for evaluator in of_all for metric in evaluator.metrics]
+    own = [metric for metric in given if metric not in prepared.spec.panel_members]
+    return [*own, *(composite.name for composite in prepared.spec.composites)]
+
+
+def _n_comparisons(prepared: PreparedExperiment) -> int:
+    """Return how many verdicts the run adjusts together: of each candidate's metrics, with pass@k."""
+    own, spec = set(_own_metrics(prepared)), prepared.spec
+    kinds = len(get_args(PassKind))
+    of_candidate = len(own) + sum(kinds * len({*spec.direction(metric).pass_k}) for metric in own)
+    return of_candidate * max(len(spec.targets) - 1, 1)
 
 
 def planned_metric(
@@ -984,6 +999,7 @@ class Plan:
     total: Total
     trials: int  # calls of a few tokens before the others
     metrics: tuple[MetricPlan, ...]
+    comparisons: int  # verdicts that the run adjusts together
     reused: tuple[ReusedAnswers, ...] = ()  # by targets with `answers_of`
 
 
@@ -1020,6 +1036,7 @@ def plan_experiment(spec: ExperimentSpec, effect: float | None, metrics: Sequenc
         total=total_of(lines),
         trials=len(parameter_sets(store, prepared, inputs.runs)),
         metrics=tuple(replace(metric, repeats=repeats.get(metric.metric)) for metric in planned),
+        comparisons=_n_comparisons(prepared),
         reused=tuple(found for target in inputs.spec.targets if (found := _reused(inputs, target)) is not None),
     )
 
@@ -1083,7 +1100,9 @@ def cost_sentences(plan: Plan) -> Iterator[str]:
         cached = f", of which {count(total.in_ledger)} are in the ledger and not paid again" if total.in_ledger else ""
         are_requests = any(isinstance(asked(target), HttpTarget) for target in plan.spec.targets)
         calls = f"{'' if are_requests else 'model '}call{'' if total.calls == 1 else 's'}"
-        yield f"this run makes {'at most ' if total.at_most else ''}{count(total.calls)} {calls}{cached}: {usd}"
+        besides = f", not counting {_listed(total.uncounted)}" if total.uncounted else ""
+        number = f"{'at most ' if total.at_most else ''}{count(total.calls)}"
+        yield f"this run makes {number} {calls}{besides}{cached}: {usd}"
     else:
         yield "this run makes no known model calls"
     if total.unknown:
@@ -1210,10 +1229,10 @@ def _caveats(plan: Plan) -> Iterator[str]:
     """Say what the sample sizes do not account for."""
     if not any(metric.variance for metric in plan.metrics):
         return
-    comparisons = len(plan.metrics) * max(len(plan.spec.targets) - 1, 1)
-    if comparisons > 1 and plan.spec.adjustment != "none":
+    if plan.comparisons > 1 and plan.spec.adjustment != "none":
         method = ADJUSTMENT_NAMES[plan.spec.adjustment]
-        yield f"verdicts are adjusted for {comparisons} comparisons ({method}); the sample sizes are for a single one"
+        said = f"verdicts are adjusted for {plan.comparisons} comparisons ({method})"
+        yield f"{said}; the sample sizes are for a single one"
     if plan.spec.batch is not None:
         yield f"interim analyses after every {plan.spec.batch} examples need more examples than one final analysis"
     unclear = [metric.metric for metric in plan.metrics if metric.variance and metric.variance.unit == "example"]
@@ -1368,12 +1387,13 @@ def total_of(lines: Sequence[PlannedCalls]) -> Total:
     known = sum((line.usd or 0.0 for line in lines), 0.0)
     return Total(
         calls=sum(line.calls or 0 for line in lines),
-        at_most=any(line.at_most for line in lines if line.calls),
+        at_most=any(line.at_most for line in lines if line.calls) and not any(line.uncounted for line in lines),
         in_ledger=sum(line.in_ledger or 0 for line in lines),
         usd=None if unpriced or unknown else known,
         usd_known=known,
         unknown=unknown,
         unpriced=unpriced,
+        uncounted=tuple(line.uncounted for line in lines if line.uncounted),
     )
 
 
@@ -1477,18 +1497,20 @@ def _in_conversations(
         calls = {"connection": model_named[0], "model": model, "size": size}
     elif past is not None:
         calls = {"size": _size_as_before(past, past.usd, "of this application")}
-    note = f"at most {most:g} a conversation"
+    note, uncounted = f"at most {most:g} a conversation", None
     if history is not None:
         note = f"as in {history.times} earlier answers of this target"
-    elif other is None and model_named is not None and target.world is not None:
-        note += ", without calls between its tools"
+    elif other is None and model_named is not None and target.world is not None and target.max_steps > 1:
+        note = f"one a turn, at most {most:g} turns a conversation, and {target.max_steps} calls a turn"
+        uncounted = f"those between the tools of {target.name} (at most {target.max_steps - 1} more a turn)"
     return PlannedCalls(
         caller=target.name if other is None else other.replace("target", target.name, 1),
         kind="target",
         per_run=per_run,
         calls=ceil(round(per_run * inputs.runs, 6)),
-        at_most=history is None,
+        at_most=history is None and uncounted is None,
         note=note,
+        uncounted=uncounted,
         **calls,
     )
 

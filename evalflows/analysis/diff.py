@@ -6,13 +6,13 @@ Diffs are kept in the process while the rows that they rest on are the same.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import combinations
 from typing import Any
 
 from evalflows.analysis.changes import ChosenExamples, ComparedExperiments, ComparedFigures
 from evalflows.analysis.differences import ExperimentPair, MetricReader, estimate_rows, verdicts_of
-from evalflows.analysis.run_together import notes_of_verdicts, notes_on
+from evalflows.analysis.run_together import have_same_answers, notes_of_verdicts, notes_on
 from evalflows.analysis.slice_search import search_slices
 from evalflows.analysis.verdicts import classify
 from evalflows.specs.errors import InputError
@@ -26,6 +26,8 @@ from evalflows.store.store import Store
 
 STRICTEST: tuple[Adjustment, ...] = ("holm", "benjamini_hochberg", "none")
 """The adjustments, strictest first: the candidates' specs may name different ones."""
+
+SAME_ANSWERS = "the answers are the same: the judge differs"
 
 
 def figures_between(
@@ -73,10 +75,32 @@ def figures_between(
 def _current(store: Store, pairs: Sequence[ExperimentPair]) -> list[ComparedVerdict]:
     """Return the verdicts on pairs: the one that counts where a gate or a run has compared the two, else a new one."""
     stored = current_verdicts(store, [pair.candidate.experiment_id for pair in pairs])
-    return [
+    found = [
         stored.get((row.candidate_experiment_id, row.baseline_experiment_id or "", row.metric), row)
         for row in _new_verdicts(pairs)
     ]
+    of_judge = {(pair.candidate.experiment_id, metric) for pair in pairs for metric in _only_judged_otherwise(pair)}
+    return [
+        replace(row, conclusion="not_enough_evidence", reason=SAME_ANSWERS, reason_code="only_judge_differs")
+        if row.conclusion in ("better", "worse") and (row.candidate_experiment_id, row.metric) in of_judge
+        else row
+        for row in found
+    ]
+
+
+def judge_changes(pair: ExperimentPair) -> dict[str, str]:
+    """Return what the provider of a judge has changed behind its model's name, in words, by judge."""
+    return {found.metric: found.text for found in pair.differences if found.what == "provider" and found.metric}
+
+
+def _only_judged_otherwise(pair: ExperimentPair) -> list[str]:
+    """Return the metrics of judges that a provider has changed, if the answers are the same on both sides."""
+    judges = judge_changes(pair)
+    if not judges or pair.baseline is None:
+        return []
+    sides = pair.candidate.experiment_id, pair.baseline.experiment_id
+    are_same = have_same_answers(pair.reader.store, *sides, _example_ids(pair))
+    return [name for name, values in pair.values.items() if are_same and values.evaluator in judges]
 
 
 def _new_verdicts(pairs: Sequence[ExperimentPair]) -> list[ComparedVerdict]:
@@ -146,14 +170,15 @@ def _chosen(reader: MetricReader, rows: Sequence[ExperimentRow], where: str) -> 
 
 def verdicts_since(
     store: Store, earlier: Iterable[tuple[str, str]]
-) -> Iterator[tuple[ExperimentRow, ExperimentRow, int, list[ComparedVerdict]]]:
-    """Yield each experiment with the earlier run beside it, the number of examples that they share, and the verdicts,
-    if they share any; given are ids."""
+) -> Iterator[tuple[ExperimentPair, int, list[ComparedVerdict]]]:
+    """Yield each experiment with the earlier run as its baseline, the number of examples that they share, and the
+    verdicts, if they share any; given are ids."""
     reader = MetricReader(store)
     for ids in earlier:
         row, previous = (store.read("experiments", identity)[0] for identity in ids)
         if n_shared := reader.matched(row, previous).n_shared:
-            yield row, previous, n_shared, _current(store, stored_pairs(reader, previous, [row]))
+            (pair,) = stored_pairs(reader, previous, [row])
+            yield pair, n_shared, _current(store, [pair])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Numbers, p-values, shares and intervals as text, with as many digits as they bear."""
 
 from collections.abc import Iterable, Sequence
+from statistics import NormalDist
 
 from evalflows.specs.metric_names import LENGTH, MEASURES
 
@@ -158,3 +159,14 @@ def _most(metric: str, *values: float) -> int:
     if metric != "cost" or largest < NOISE:
         return most
     return max(most, 1 - int(f"{largest:.1e}".partition("e")[2]))
+
+
+def detected_by(ends: tuple[float, float], value: float, standard_error: float, power: float) -> float:
+    """Return how far a true difference must be from a bound that such an interval excludes it with this power: its
+    longer half, and what chance may take away."""
+    return max(ends[1] - value, value - ends[0]) + NormalDist().inv_cdf(power) * standard_error
+
+
+def allows_for_rare_values(method: str) -> bool:
+    """Return whether an interval is that of `stats.bounded_means`, by the name of its method in results."""
+    return method.startswith("gaffke")

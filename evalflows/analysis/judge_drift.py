@@ -53,6 +53,9 @@ MOST_VALUES = 2_000
 MOST_ANCHORS = 5_000
 """The newest anchors that are looked at."""
 
+FEW = 20
+"""Anchors of good, or of bad, answers below which a judge may have changed on them unseen."""
+
 Changed = Literal["none", "system", "judge", "both"]
 
 
@@ -100,6 +103,7 @@ class Drift:
     seen_at: Any = None  # the moment with which it is called
     of_anchors: Shift | None = None  # of the judge's score minus the known one
     of_scores: Shift | None = None
+    n_good: int = 0  # of the anchors, those of which the known score is in the upper half
 
 
 class Explained(NamedTuple):
@@ -132,6 +136,7 @@ def drift_in(
         n_scores=0 if scores is None else len(scores.values),
         judge=judge,
         system=system,
+        n_good=int(_is_good(anchors).sum()),
     )
     of_judge = None if judge.change is None else anchors.moments[judge.change]
     of_system = None if system is None or system.change is None or scores is None else scores.moments[system.change]
@@ -390,9 +395,16 @@ def _begins(runs: NDArray[Any]) -> list[int]:
     return sorted({*starts.tolist(), *range(0, len(runs), STEP)})
 
 
+def _is_good(stream: AnchorStream) -> NDArray[np.bool_]:
+    if not len(stream.known):
+        return np.zeros(0, dtype=np.bool_)
+    low, high = float(stream.known.min()), float(stream.known.max())
+    return np.asarray(stream.known > (low + high) / 2 if low < high else stream.known > 0)
+
+
 def tells_apart(stream: AnchorStream) -> bool:
     """Return whether a judge scores good anchors higher than bad ones, as far as there are both."""
-    is_good = stream.known > (stream.known.min() + stream.known.max()) / 2
+    is_good = _is_good(stream)
     if not is_good.any() or is_good.all():
         return True
     between = stream.values[is_good].mean() - stream.values[~is_good].mean()
@@ -448,7 +460,7 @@ def drift_text(metric: str, drift: Drift) -> str:
     since = f" since {drift.since:%Y-%m-%d %H:%M}" if isinstance(drift.since, datetime) else ""
     on_anchors, on_scores = drift.of_anchors, drift.of_scores
     if drift.changed == "none":
-        return f"the judge of {metric} has not drifted on {drift.n_anchors} anchors"
+        return f"no evidence of drift of the judge of {metric} on {drift.n_anchors} anchors{_few(drift)}"
     said = "" if on_anchors is None else f": {_means_in_words(metric, on_anchors)}"
     if drift.changed == "judge":
         return f"the judge of {metric} has drifted{since}{said}"
@@ -460,6 +472,15 @@ def drift_text(metric: str, drift: Drift) -> str:
         return f"{metric}: the scores went{scores}{since}; {n} anchors since do not show whether the judge has drifted"
     what = "the system has changed, not the judge" if drift.changed == "system" else "the system and the judge changed"
     return f"{metric}: {what}{since}: scores went{scores}{said.replace(':', ';', 1)}"
+
+
+def _few(drift: Drift) -> str:
+    """Return that anchors of one kind, on which the judge could have changed unseen, are few; empty if neither are."""
+    kinds = {"bad": drift.n_anchors - drift.n_good, "good": drift.n_good}
+    kind = min(kinds, key=kinds.__getitem__)
+    return (
+        f", of which {f'only {kinds[kind]}' if kinds[kind] else 'none'} of {kind} answers" if kinds[kind] < FEW else ""
+    )
 
 
 def _means_in_words(metric: str, shift: Shift) -> str:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from inspect import isawaitable, signature
 from itertools import combinations, groupby, islice
 from math import ceil
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.experiment_metrics import PairedExperimentMetric
 from evalflows.analysis.figures import figure, given_figure, shares_text
 from evalflows.analysis.flaky import Repeats, check_quarantine, noise_by_metric
+from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.analysis.pairing import Clusters, Places
 from evalflows.analysis.trace_datasets import loaded_dataset
 from evalflows.analysis.verdicts import ADJUSTMENT_NAMES
@@ -61,6 +62,7 @@ from evalflows.specs.metric_names import (
     MEASURES,
     USER,
     USER_CHECK,
+    PassKind,
     SlicedMetric,
     base_metric,
     is_pass_k,
@@ -231,6 +233,7 @@ class PlannedCalls:
     in_ledger: int | None = None  # calls that the ledger has already; None if not looked up
     size: CallSize
     note: str | None = None
+    uncounted: str | None = None  # calls that come on top, in words; without them `calls` is no maximum
 
     def calls_at(self, examples: int, repetitions: int) -> int | None:
         return None if self.per_run is None else self.fixed + ceil(round(self.per_run * examples * repetitions, 6))
@@ -279,6 +282,7 @@ class Total:
     usd_known: float  # the cost of the calls with a known price
     unknown: tuple[str, ...]  # the callers whose number of calls is unknown
     unpriced: tuple[str, ...]  # the callers whose price or tokens are unknown
+    uncounted: tuple[str, ...] = ()  # calls that come on top, in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,17 +412,46 @@ def estimate_variance(history: HistoryQuery, metric: MetricProperties) -> Varian
     """Return the variance estimate of a metric from past experiments, or why there is none.
 
     Experiments on the same dataset count alone if enough of their pairs are known, also if none differs; then come
-    those with the same evaluator version, then the newest. Those
-    that a gate rejected do not count if there are others: they differ from the baseline more than the next one will.
+    those with the same evaluator version, then the newest. Scores of a judge that decide nothing, or of another version
+    of a judge, do not count. Those that a gate rejected do not count if there are others: they differ from the baseline
+    more than the next one will. How many are left out is part of the text.
     """
-    past, version = measured_before(history.store, base_metric(metric.name)), history.version(metric.evaluator)
+    measured, version = measured_before(history.store, base_metric(metric.name)), history.version(metric.evaluator)
+    past, left_out = _usable(history, metric, measured, version)
 
     def preference(experiment: MeasuredBefore) -> tuple[bool, bool]:
         return _is_same_dataset(history, experiment), experiment.evaluator_version == version
 
-    rejected = {row for (row,) in history.store.query(_REJECTED)}
-    past = [experiment for experiment in past if experiment.experiment_id not in rejected] or past
     past.sort(key=preference, reverse=True)
+    estimate = _from_past(history, metric, past)
+    if not left_out:
+        return estimate
+    note = f"; left out: {', '.join(left_out)}"
+    return f"{estimate}{note}" if isinstance(estimate, str) else replace(estimate, basis=estimate.basis + note)
+
+
+def _usable(
+    history: HistoryQuery, metric: MetricProperties, measured: Sequence[MeasuredBefore], version: str | None
+) -> tuple[list[MeasuredBefore], list[str]]:
+    """Return the experiments that count, and how many of the others are left out for each reason."""
+    excluded = excluded_metrics(history.store, {one.experiment_id: one.run_group for one in measured})
+    fit = [one for one in measured if (one.experiment_id, base_metric(metric.name)) not in excluded]
+    judge = next((one for one in history.prepared.evaluators if one.name == metric.evaluator), None)
+    asks_model = judge is not None and any(tier.connection for tier in judge.judges)
+    same = [one for one in fit if one.evaluator_version == version] if asks_model else fit
+    rejected = {row for (row,) in history.store.query(_REJECTED)}
+    accepted = [one for one in same if one.experiment_id not in rejected] or same
+    counts = {
+        "whose judge decides nothing": len(measured) - len(fit),
+        "by another version of the judge": len(fit) - len(same),
+        "that a gate rejected": len(same) - len(accepted),
+    }
+    return accepted, [f"{n} experiment{'' if n == 1 else 's'} {which}" for which, n in counts.items() if n]
+
+
+def _from_past(
+    history: HistoryQuery, metric: MetricProperties, past: Sequence[MeasuredBefore]
+) -> VarianceEstimate | str:
     here = [experiment for experiment in past if _is_same_dataset(history, experiment)]
     best = _best(_from_pairs(history, metric.name, here))
     if best is None or (best.n_pairs or 0) < MIN_PAIRS:
@@ -639,7 +672,7 @@ class SampleSizes:
     effect: TargetEffect
     designs: tuple[Design, ...]
     reason: str | None = None  # why there are no designs
-    if_some_differ: int | None = None  # examples that are needed if as many pairs differ as may go unseen
+    if_none_differs: int | None = None  # examples that are enough if no pair differs, as so far
 
     @property
     def cheapest(self) -> Design | None:
@@ -701,7 +734,7 @@ def sample_sizes_of(
     return SampleSizes(
         effect=effect,
         designs=tuple(replace(design, is_cheapest=design is cheapest) for design in designs),
-        if_some_differ=_if_some_differ(estimate, effect, current),
+        if_none_differs=_if_none_differs(estimate, effect, current),
     )
 
 
@@ -729,34 +762,25 @@ def _by_deciding_interval(
     estimate: VarianceEstimate, effect: TargetEffect, current: CurrentDesign, repetitions: int
 ) -> int | None:
     """Return the number of pairs with which a candidate passes a margin by the interval that decides; None for other
-    effects, and for metrics without a range.
-
-    If no yes/no pair has differed so far, none is expected to.
-    """
+    effects, and for metrics without a range."""
     if effect.purpose == "difference" or not effect.declared:
         return None
     levels = {"confidence_level": current.confidence_level, "power": current.power}
     if _has_lower_bound(estimate, repetitions):
         if effect.purpose == "superiority":
             return None
-        differing = 0.0 if _never_differed(estimate) else min(1.0, estimate.variance_at(repetitions))
-        return needed_for_margin(effect.size, differing, **levels)
+        return needed_for_margin(effect.size, min(1.0, estimate.variance_at(repetitions)), **levels)
     if current.widest is None:
         return None
     return needed_in_range(effect.size, math.sqrt(estimate.variance_at(repetitions)), current.widest, **levels)
 
 
-def _if_some_differ(estimate: VarianceEstimate, effect: TargetEffect, current: CurrentDesign) -> int | None:
-    """Return the examples that a margin needs if as many pairs differ as may have gone unseen; None if some did."""
-    if effect.purpose != "non_inferiority" or not _never_differed(estimate) or not estimate.n_pairs:
+def _if_none_differs(estimate: VarianceEstimate, effect: TargetEffect, current: CurrentDesign) -> int | None:
+    """Return the examples that are enough for a margin if no pair differs; None if some pair did so far."""
+    if effect.purpose != "non_inferiority" or estimate.source != "guess" or not estimate.n_pairs:
         return None
-    levels = {"confidence_level": current.confidence_level, "power": current.power}
-    units = needed_for_margin(effect.size, min(1.0, MOST_UNSEEN / estimate.n_pairs), **levels)
+    units = needed_for_margin(effect.size, 0.0, confidence_level=current.confidence_level, power=current.power)
     return math.ceil(units / current.judged_share)
-
-
-def _never_differed(estimate: VarianceEstimate) -> bool:
-    return estimate.source == "guess" and bool(estimate.n_pairs)
 
 
 def _min_units(estimate: VarianceEstimate, effect: TargetEffect, current: CurrentDesign, repetitions: int) -> int:
@@ -809,13 +833,8 @@ def metrics_to_plan(prepared: PreparedExperiment, wanted: Sequence[str]) -> list
 
     Raise InputError for a metric that no evaluator gives.
     """
-    spec = prepared.spec
+    spec, own = prepared.spec, _own_metrics(prepared)
     members = spec.panel_members
-    given = [metric for evaluator in prepared.evaluators for metric in evaluator.metrics]
-    of_all = filter(is_resampled, prepared.summary_evaluators)
-    given += [metric for evaluator in of_all for metric in evaluator.metrics]
-    own = [metric for metric in given if metric not in members]
-    own += [composite.name for composite in spec.composites]
     every = list(
         dict.fromkeys([*own, *(metric for gate in spec.gates for metric in (*gate.non_inferiority, *gate.superiority))])
     )
@@ -827,6 +846,23 @@ def metrics_to_plan(prepared: PreparedExperiment, wanted: Sequence[str]) -> list
                     f"metric: no evaluator gives {metric!r}, wanted some of {', '.join([*every, *MEASURES])}"
                 )
     return list(dict.fromkeys(wanted)) or every
+
+
+def _own_metrics(prepared: PreparedExperiment) -> list[str]:
+    """Return the metrics of evaluators and composites, without pass@k."""
+    given = [metric for evaluator in prepared.evaluators for metric in evaluator.metrics]
+    of_all = filter(is_resampled, prepared.summary_evaluators)
+    given += [metric for evaluator in of_all for metric in evaluator.metrics]
+    own = [metric for metric in given if metric not in prepared.spec.panel_members]
+    return [*own, *(composite.name for composite in prepared.spec.composites)]
+
+
+def _n_comparisons(prepared: PreparedExperiment) -> int:
+    """Return how many verdicts the run adjusts together: of each candidate's metrics, with pass@k."""
+    own, spec = set(_own_metrics(prepared)), prepared.spec
+    kinds = len(get_args(PassKind))
+    of_candidate = len(own) + sum(kinds * len({*spec.direction(metric).pass_k}) for metric in own)
+    return of_candidate * max(len(spec.targets) - 1, 1)
 
 
 def planned_metric(
@@ -963,6 +999,7 @@ class Plan:
     total: Total
     trials: int  # calls of a few tokens before the others
     metrics: tuple[MetricPlan, ...]
+    comparisons: int  # verdicts that the run adjusts together
     reused: tuple[ReusedAnswers, ...] = ()  # by targets with `answers_of`
 
 
@@ -999,6 +1036,7 @@ def plan_experiment(spec: ExperimentSpec, effect: float | None, metrics: Sequenc
         total=total_of(lines),
         trials=len(parameter_sets(store, prepared, inputs.runs)),
         metrics=tuple(replace(metric, repeats=repeats.get(metric.metric)) for metric in planned),
+        comparisons=_n_comparisons(prepared),
         reused=tuple(found for target in inputs.spec.targets if (found := _reused(inputs, target)) is not None),
     )
 
@@ -1062,7 +1100,9 @@ def cost_sentences(plan: Plan) -> Iterator[str]:
         cached = f", of which {count(total.in_ledger)} are in the ledger and not paid again" if total.in_ledger else ""
         are_requests = any(isinstance(asked(target), HttpTarget) for target in plan.spec.targets)
         calls = f"{'' if are_requests else 'model '}call{'' if total.calls == 1 else 's'}"
-        yield f"this run makes {'at most ' if total.at_most else ''}{count(total.calls)} {calls}{cached}: {usd}"
+        besides = f", not counting {_listed(total.uncounted)}" if total.uncounted else ""
+        number = f"{'at most ' if total.at_most else ''}{count(total.calls)}"
+        yield f"this run makes {number} {calls}{besides}{cached}: {usd}"
     else:
         yield "this run makes no known model calls"
     if total.unknown:
@@ -1133,9 +1173,9 @@ def _of_sizes(plan: Plan, metric: MetricPlan, sizes: SampleSizes) -> Iterator[st
     answered = "" if current.repetitions == 1 else f", each answered {_times(current.repetitions)},"
     of_slice = "" if sliced_metric(metric.metric).path is None else " of the slice"
     needed = f"about {about(current.examples)} examples{of_slice}{clusters}{answered} are needed"
-    if sizes.if_some_differ is not None and metric.variance is not None:
+    if sizes.if_none_differs is not None and metric.variance is not None:
         some = f"{MOST_UNSEEN} in {metric.variance.n_pairs} differ"
-        needed += f" if, as so far, no pair differs, and about {about(sizes.if_some_differ)} if {some}"
+        needed += f" if {some}, and about {about(sizes.if_none_differs)} if, as so far, no pair differs"
     yield f"{_purpose(plan, metric, sizes)}, {needed}; {_detectable(metric)}"
     best = sizes.cheapest
     if best is not None and best is not current:
@@ -1189,10 +1229,10 @@ def _caveats(plan: Plan) -> Iterator[str]:
     """Say what the sample sizes do not account for."""
     if not any(metric.variance for metric in plan.metrics):
         return
-    comparisons = len(plan.metrics) * max(len(plan.spec.targets) - 1, 1)
-    if comparisons > 1 and plan.spec.adjustment != "none":
+    if plan.comparisons > 1 and plan.spec.adjustment != "none":
         method = ADJUSTMENT_NAMES[plan.spec.adjustment]
-        yield f"verdicts are adjusted for {comparisons} comparisons ({method}); the sample sizes are for a single one"
+        said = f"verdicts are adjusted for {plan.comparisons} comparisons ({method})"
+        yield f"{said}; the sample sizes are for a single one"
     if plan.spec.batch is not None:
         yield f"interim analyses after every {plan.spec.batch} examples need more examples than one final analysis"
     unclear = [metric.metric for metric in plan.metrics if metric.variance and metric.variance.unit == "example"]
@@ -1347,12 +1387,13 @@ def total_of(lines: Sequence[PlannedCalls]) -> Total:
     known = sum((line.usd or 0.0 for line in lines), 0.0)
     return Total(
         calls=sum(line.calls or 0 for line in lines),
-        at_most=any(line.at_most for line in lines if line.calls),
+        at_most=any(line.at_most for line in lines if line.calls) and not any(line.uncounted for line in lines),
         in_ledger=sum(line.in_ledger or 0 for line in lines),
         usd=None if unpriced or unknown else known,
         usd_known=known,
         unknown=unknown,
         unpriced=unpriced,
+        uncounted=tuple(line.uncounted for line in lines if line.uncounted),
     )
 
 
@@ -1456,18 +1497,20 @@ def _in_conversations(
         calls = {"connection": model_named[0], "model": model, "size": size}
     elif past is not None:
         calls = {"size": _size_as_before(past, past.usd, "of this application")}
-    note = f"at most {most:g} a conversation"
+    note, uncounted = f"at most {most:g} a conversation", None
     if history is not None:
         note = f"as in {history.times} earlier answers of this target"
-    elif other is None and model_named is not None and target.world is not None:
-        note += ", without calls between its tools"
+    elif other is None and model_named is not None and target.world is not None and target.max_steps > 1:
+        note = f"one a turn, at most {most:g} turns a conversation, and {target.max_steps} calls a turn"
+        uncounted = f"those between the tools of {target.name} (at most {target.max_steps - 1} more a turn)"
     return PlannedCalls(
         caller=target.name if other is None else other.replace("target", target.name, 1),
         kind="target",
         per_run=per_run,
         calls=ceil(round(per_run * inputs.runs, 6)),
-        at_most=history is None,
+        at_most=history is None and uncounted is None,
         note=note,
+        uncounted=uncounted,
         **calls,
     )
 

@@ -6,13 +6,13 @@ from functools import cached_property
 
 import numpy as np
 
+from evalflows.analysis.figures import allows_for_rare_values
 from evalflows.analysis.pairing import EXTREMES, MetricSample, PairedMetric, PairedRows, Scale
 from evalflows.analysis.rule_texts import ENOUGH_FOR_TAILS
 from evalflows.analysis.rules import Ends, Estimate, Facts, Interval, Rule
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import sliced_metric
-from evalflows.stats.bounded_means import GAFFKE
 from evalflows.stats.means import MeanEstimate, sample_skewness
 from evalflows.stats.paired import PairedDifferences
 from evalflows.store.queries.values import MetricValues
@@ -74,8 +74,11 @@ class ReplicatedDifferences:
         return replace(self, known=self.known.of_size(n), worst_cases=None)
 
 
-def _allowing(method: str) -> str:
-    return " (allowing for rare values)" if method.startswith(GAFFKE) else ""
+def _allowing(method: str, *, of_no_difference: bool = False) -> str:
+    """Return what a rule's interval allows for, in words; of a test of no difference, that it does not."""
+    if not allows_for_rare_values(method):
+        return ""
+    return " (of the test of no difference)" if of_no_difference else " (allowing for rare values)"
 
 
 def replicated_differences(
@@ -118,7 +121,7 @@ class DifferenceEstimate(Estimate):
             p_value=estimate.p_value,
             reason=estimate.reason,
             reason_code=estimate.reason_code,
-            method="" if self.of_no_difference else _allowing(estimate.method),
+            method=_allowing(estimate.method, of_no_difference=self.of_no_difference),
             caution=None if paired.is_binary else _caution(f"{n} {noun}", n, paired.scale, *sides),
             largest_size=None if paired.is_binary else _largest_size(paired.scale, *sides),
             missing_as=AS_0_OR_1 if paired.scale.is_observed else "",

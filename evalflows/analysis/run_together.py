@@ -127,6 +127,12 @@ def notes_of_verdicts(
             yield Note(candidate_experiment_id=owner, what="direction", metric=row.metric, text=text, refuses=False)
 
 
+def have_same_answers(store: Store, candidate: str, baseline: str, examples: Sequence[str]) -> bool:
+    """Return whether two experiments, given by id, answered these examples alike, all of them."""
+    ((are_same,),) = store.query(_SAME, [candidate, baseline, list(examples)])
+    return bool(are_same)
+
+
 def _same_answers(
     store: Store, verdicts: Sequence[ComparedVerdict], shared: Mapping[str, Sequence[str]]
 ) -> Iterator[Note]:
@@ -135,8 +141,7 @@ def _same_answers(
             continue
         owner = row.candidate_experiment_id or ""
         examples = shared[owner]
-        ((are_same,),) = store.query(_SAME, [owner, row.baseline_experiment_id, list(examples)])
-        if are_same:
+        if have_same_answers(store, owner, row.baseline_experiment_id or "", examples):
             n = len(examples)
             answers = f"the answers to all {n} examples are" if n > 1 else "the answer is"
             text = f"{answers} the same on both sides: check that the candidate really differs from the baseline"

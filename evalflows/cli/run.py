@@ -330,9 +330,7 @@ def _print_results(
             best=best_of(candidates),
         )
         reference = ids[0] if len(ids) == 1 else lookup.run_groups(store, ids)[0]
-    calls_made = (
-        None if made is None else sum(made.get(identity, 0) for identity in [*ids, *([beside] if beside else [])])
-    )
+    calls_made = None if made is None else sum(made.values())
     if form == "json":
         made_known = None if any(experiment.has_unrecorded for experiment in report.experiments) else calls_made
         shown = document(

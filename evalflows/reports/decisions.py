@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from evalflows.analysis.changes import DepartingSlice, SliceSearch
-from evalflows.analysis.figures import assumed_direction, estimate, figure
+from evalflows.analysis.figures import allows_for_rare_values, assumed_direction, detected_by, estimate, figure
 from evalflows.analysis.judge_exclusions import panels_in, specs_with_steps, stepped_in
 from evalflows.reports.names import at, names_apart_in_each
 from evalflows.reports.slices import examples_command, where_lines
@@ -417,6 +417,8 @@ class Tested:
     n_pairs: int
     minimum_detectable_effect: float | None
     power: float | None
+    standard_error: float | None
+    method: str
     worst_case_ci_low: float | None
     worst_case_ci_high: float | None
     warning: str | None
@@ -507,9 +509,20 @@ def _of_rule(rule: RuleOutcome, tested: Tested | None) -> Iterator[str]:
         )
     is_open = rule.outcome == "open" and rule.is_difference
     if is_open and tested and tested.minimum_detectable_effect is not None:
-        size = figure(tested.minimum_detectable_effect, tested.metric)
+        size = figure(_detectable(rule, tested, tested.minimum_detectable_effect), tested.metric)
         whose = "" if tested.name == tested.metric else "the slice's "
         yield f"{name}: {whose}{tested.n_pairs} pairs detect a difference of {size} or more ({tested.power:.0%} power)"
+
+
+def _detectable(rule: RuleOutcome, tested: Tested, by_test: float) -> float:
+    """Return the difference that a rule's pairs detect: by the test of no difference, or by an interval that allows for
+    rare values, from the rule's bound."""
+    allows = allows_for_rare_values(tested.method) and (rule.rule != "superiority" or rule.bound)
+    known = (rule.value, rule.low, rule.high, tested.standard_error, tested.power)
+    if not allows or any(part is None for part in known):
+        return by_test
+    value, low, high, error, power = (part for part in known if part is not None)
+    return max(by_test, detected_by((low, high), value, error, power))
 
 
 def _is_untested(rule: RuleOutcome) -> bool:

@@ -310,18 +310,18 @@ def gate_report(
     spec: str | None = None,
     incomplete: str | None = None,
 ) -> GateReport:
-    """Return the report of decisions; `made` are the model calls of this run by experiment."""
+    """Return the report of decisions; `made` are the model calls of this run by experiment, also those of experiments
+    that no decision is about."""
     decisions = with_manifests(store, with_limits(store, decisions))
     by_baseline = grouped((decision.baseline_experiment_id, decision) for decision in decisions)
     reports = [_report_on(store, baseline, group) for baseline, group in by_baseline.items()]
-    experiments = {experiment.experiment_id for report in reports for experiment in report.experiments}
     results = [result for report in reports for result in report.results]
     candidates = candidates_of_gates(store, decisions)
     return GateReport(
         decisions=decisions,
         reports=reports,
         candidates=candidates,
-        calls_made=None if made is None else sum(made.get(identity, 0) for identity in experiments),
+        calls_made=None if made is None else sum(made.values()),
         next_command=after_experiments(store, results, decisions, spec=spec, best=best_of(candidates)),
         incomplete=incomplete,
     )

@@ -65,6 +65,7 @@ class PreviousRun:
     n_examples: int
     n_shared: int  # examples with the same inputs and references in both
     metrics: Sequence[MetricSince]
+    limits: Sequence[str]  # what providers have changed behind the names of judges' models
 
     @property
     def sentence(self) -> str:
@@ -75,7 +76,8 @@ class PreviousRun:
         said = "; ".join(shown) or "no metric of an evaluator is shared"
         is_all = self.n_shared == self.n_examples
         on = "" if is_all else f", on the {self.n_shared} of {self.n_examples} examples that are in both"
-        return f"against the previous run {self.previous_name} ({at(self.previous_started_at)}){on}: {said}"
+        limits = "".join(f"; {limit}" for limit in self.limits)
+        return f"against the previous run {self.previous_name} ({at(self.previous_started_at)}){on}: {said}{limits}"
 
     @property
     def rank(self) -> int:
@@ -96,15 +98,15 @@ def previous_runs(store: Store, earlier: Iterable[tuple[str, str]]) -> list[Prev
 
     Verdicts on built-in measures are left out.
     """
-    from evalflows.analysis.diff import verdicts_since  # late: specs are slow to import
+    from evalflows.analysis.diff import judge_changes, verdicts_since  # late: specs are slow to import
 
     return [
         PreviousRun(
-            experiment_id=row.experiment_id,
+            experiment_id=pair.candidate.experiment_id,
             previous_experiment_id=previous.experiment_id,
             previous_name=previous.name,
             previous_started_at=previous.started_at,
-            n_examples=row.n_examples,
+            n_examples=pair.candidate.n_examples,
             n_shared=n_shared,
             metrics=[
                 MetricSince(
@@ -115,8 +117,10 @@ def previous_runs(store: Store, earlier: Iterable[tuple[str, str]]) -> list[Prev
                 for verdict in verdicts
                 if verdict.metric not in MEASURES
             ],
+            limits=list(judge_changes(pair).values()),
         )
-        for row, previous, n_shared, verdicts in verdicts_since(store, earlier)
+        for pair, n_shared, verdicts in verdicts_since(store, earlier)
+        if (previous := pair.baseline) is not None
     ]
 
 

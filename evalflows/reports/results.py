@@ -92,6 +92,8 @@ def conclusion_text(conclusion: str | None, reason_code: str | None, margin: flo
         return "no significant difference"
     if conclusion == UNDECIDED and reason_code == "too_brief":
         return "both under a millisecond"
+    if conclusion == UNDECIDED and reason_code == "only_judge_differs":
+        return "the answers are the same: the judge differs"
     text = CONCLUSIONS.get(conclusion or "", "")
     return f"{text} (margin {margin:g})" if conclusion in WITHIN_MARGIN and margin is not None else text
 

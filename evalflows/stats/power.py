@@ -159,23 +159,39 @@ def needed_in_range(
 ) -> int:
     """Return how many pairs, or clusters, an equally good candidate needs to pass a non-inferiority margin.
 
-    Their differences are taken as normal with this standard deviation, cut to what is possible, up to `widest`. The
-    interval is the one that decides in a range (`stats.bounded_means`), at the difference above which a share `power`
-    of the estimates lies. Raise ValueError for a margin of 0 or less, and as `needed_examples`.
+    Their differences are taken as normal, cut to what is possible, up to `widest`, and are after that of this standard
+    deviation, at most `widest`. The interval is the one that decides in a range (`stats.bounded_means`), at the
+    difference above which a share `power` of the estimates lies. Raise ValueError for a margin of 0 or less, and as
+    `needed_examples`.
     """
     confidence_level, power = checked_confidence_level(confidence_level), _checked_power(power, confidence_level)
     shares = (np.arange(POINTS) + 0.5) / POINTS
     normal = np.asarray(special_functions().ndtri(shares))
-    below, points = float(special_functions().ndtri(power)) * sd, sd * normal / normal.std()
+    sd = min(sd, widest)
+    below = float(special_functions().ndtri(power)) * sd
+    wide = normal * _first(lambda scale: (normal * scale).clip(-widest, widest).std() >= sd)
     worst, alpha = np.array([-widest]), (1 - confidence_level) / 2
 
     def decides(n: int) -> bool:
-        values = (points - below / math.sqrt(n)).clip(-widest, widest)[None]
+        mean = max(-below / math.sqrt(n), -widest)
+        shift = _first(lambda shift: (wide - shift).clip(-widest, widest).mean() <= mean)
+        values = (wide - shift).clip(-widest, widest)[None]
         return bool(lower_bounds(values, worst, alpha, times=n / POINTS)[0] > -margin)
 
     if not margin > 0 or (needed := least_n(decides, 2)) is None:
         raise ValueError(f"margin: got {margin!r}, wanted one that {MAX_EXAMPLES} examples can pass")
     return needed
+
+
+def _first(is_enough: Callable[[float], bool]) -> float:
+    """Return about the least number from 0 to CERTAIN that is enough; CERTAIN if none is."""
+    low, high = 0.0, 1.0
+    while high < CERTAIN and not is_enough(high):
+        low, high = high, 2 * high
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
 
 
 def plan_sizes(

@@ -57,6 +57,7 @@ ReasonCode = Literal[
     "bundle_disagrees",  # it gives other scores alone than in a call with other judges
     "bundle_not_checked",  # whether it does is not known
     "judge_drifted",  # since the baseline was judged
+    "only_judge_differs",  # the answers are the same, and what is behind the judge's model is not
     "judge_position_bias",
     "one_presentation_order",  # the same answer was always shown first
     "order_unknown",  # of recorded verdicts: which answer was shown first

@@ -44,6 +44,12 @@ def test_quiet_streams_and_what_is_said() -> None:
     assert text.startswith("right: the system has changed, not the judge: scores went from 0.69")
     few = streams(1, system=0.2, anchors=100)
     assert few.changed in ("none", None)
+    accepts_all = drift_of([1.0] * 60, [0.0, 1.0, 1.0, 1.0, 1.0, 1.0] * 10)
+    assert drift_text("right", accepts_all) == (
+        "no evidence of drift of the judge of right on 60 anchors, of which only 10 of bad answers"
+    )
+    assert drift_text("right", drift_of([1.0] * 40, [1.0] * 40)).endswith("40 anchors, of which none of bad answers")
+    assert drift_text("right", drift_of([1.0] * 40, [0.0, 1.0] * 20)).endswith("on 40 anchors")
 
 
 def test_the_same_anchors_judged_otherwise_are_seen_though_errors_are_as_frequent() -> None:

@@ -14,6 +14,7 @@ from made_traces import traces, write
 
 from evalflows import approve, evaluate_traces, plan, run
 from evalflows.engine.anchors import read_anchors
+from evalflows.reports.previous_runs import previous_runs
 from evalflows.specs import ExperimentSpec, InputError
 from evalflows.specs.evaluator import AnchorsSpec
 from evalflows.specs.traces import TraceEvaluationSpec
@@ -95,6 +96,27 @@ def test_a_gate_does_not_take_a_changed_judge_for_an_equal_candidate(tmp_path: P
             "select changed, n_anchors, error_before from judge_drift where metric = 'right' order by checked_at"
         )
         assert drifts[:3] == [("none", 30, None), ("none", 60, None), ("judge", 90, pytest.approx(0, abs=0.1))]
+
+
+@pytest.mark.slow
+def test_the_same_answers_are_not_better_because_the_judge_is_another(tmp_path: Path, store: Store) -> None:
+    judge = Judge()
+    with serving(Endpoint(answer=judge)) as endpoint:
+        fields = judged(tmp_path, endpoint, {}, v1=answers(0.6, 0.3, 1))
+        fields["evaluators"] = [{**fields["evaluators"][0], "anchors": None}]
+        spec = ExperimentSpec.model_validate(fields | {"use_cache": False})
+        (first,) = run(spec)
+        judge.change()
+        (again,) = run(spec)
+        (since,) = previous_runs(store, [(again, first)])
+        fields |= gated(tmp_path, [], v1=answers(0.9, 0.05, 2)) | {"evaluators": fields["evaluators"]}
+        (improved,) = run(ExperimentSpec.model_validate(fields | {"use_cache": False}))
+        (other,) = previous_runs(store, [(improved, first)])
+    assert "right 0.600 → 0.900, the answers are the same: the judge differs; the provider of judge-1" in since.sentence
+    assert since.sentence.endswith("with another system_fingerprint: fp_1 then, fp_2 now")
+    (metric,) = since.metrics
+    assert (metric.conclusion, metric.reason_code) == ("not_enough_evidence", "only_judge_differs")
+    assert other.metrics[0].conclusion == "better" and "fp_1 then, fp_2 now" in other.sentence
 
 
 @pytest.mark.slow

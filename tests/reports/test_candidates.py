@@ -56,7 +56,8 @@ def test_candidates_that_do_not_differ_are_not_ranked() -> None:
 
 def test_one_page_has_all_candidates_once() -> None:
     decisions = decided(0.7, 0.71, 0.3)
-    report = gate_report(Store(), decisions)
+    report = gate_report(Store(), decisions, {"exp-001": 2, "a baseline of this run that no gate used": 30})
+    assert report.calls_made == 32
     (one,) = report.candidates
     assert isinstance(one, CandidatesOfGate)
     assert one.title == "gate release against exp-000, 3 candidates: 2 PASS, 1 FAIL"

@@ -44,6 +44,25 @@ def test_a_decision_without_limits_has_none() -> None:
     assert limits(two(passes(0.7, 100, 0), passes(0.7, 100, 0)), guard(0.2)) == []
 
 
+def test_the_difference_that_pairs_detect_fits_the_interval_of_the_rule() -> None:
+    """Two of a hundred scores fell: the interval of non-inferiority allows for others that were not drawn."""
+    past, old = Past(), np.full(100, 0.9)
+    for values in (old, np.where(np.arange(100) < 2, 0.8, old)):
+        past.experiment({"score": values})
+    scores = past.spec(metrics={"score": {"range": [0, 1], "higher_is_better": True}})
+    gate = GateSpec(name="release", non_inferiority={"score": 0.01}, superiority={"score": 0.0})
+    identity = decision(past, gate, scores)
+    (shown,) = with_limits(Store(), [find_decision(Store(), identity)])
+    found = {limit.partition(":")[0]: limit for limit in shown.limits if "detect a difference of" in limit}
+    guarded, better = (float(limit.split(" difference of ")[1].split()[0]) for limit in found.values())
+    non_inferiority, superiority = shown.rules
+    assert superiority.text.count("(of the test of no difference), 100 pairs") == 1
+    assert non_inferiority.text.count("(allowing for rare values), 100 pairs") == 1
+    assert non_inferiority.value is not None and non_inferiority.low is not None and superiority.low is not None
+    assert guarded > non_inferiority.value - non_inferiority.low > 0.03
+    assert better < 0.01
+
+
 def test_missing_values_are_said_with_the_worst_case() -> None:
     new = np.where(np.arange(100) < 80, 1.0, 0.0)
     new[:5] = FAILED

@@ -1,6 +1,7 @@
 """The planned model calls of targets and judges: how many, how large, at what cost."""
 
 import math
+from pathlib import Path
 
 import pytest
 from planned import START, call_row, chat_spec, dataset_rows, experiment_row, score_row
@@ -10,6 +11,7 @@ from evalflows.api.planning import plan
 from evalflows.engine.prepare import prepare
 from evalflows.engine.spec_targets import target_version
 from evalflows.llm.ledger import call_key
+from evalflows.specs.metrics import MetricSpec
 from evalflows.store.ingest import load_dataset
 from evalflows.store.records import JudgementRow, OutputRow
 from evalflows.store.store import Store
@@ -151,3 +153,27 @@ def test_calls_per_judgement_of_a_users_judge_come_from_its_history() -> None:
     Store().publish("judgements", "exp-x", [JudgementRow(**given | {"evaluator_version": version, "calls": 2})])
     made = plan(spec).calls[-1]
     assert (made.calls, made.note) == (160, "2 calls per judgement, as in 1 earlier judgements")
+
+
+def test_calls_between_tools_are_not_counted_and_the_line_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    methods = "def __init__(self, state=None):\n        pass\n    def state(self):\n        return {}\n"
+    methods += "    def look_up(self, order: str) -> str:\n        'Find it.'\n        return order\n"
+    (tmp_path / "planned_desk.py").write_text(f"class Desk:\n    {methods}")
+    monkeypatch.syspath_prepend(tmp_path)
+    agent = {"kind": "chat", "connection": "mine"}
+    talk = {"kind": "conversation", "name": "agent", "target": agent, "world": "planned_desk:Desk", "max_turns": 3}
+    talk["user"] = {"kind": "scripted", "messages": "inputs.question"}
+    rows = [row | {"inputs": {"question": ["a", "b"]}} for row in dataset_rows(40)]
+    spec = chat_spec(dataset={"rows": rows}, targets=[talk], evaluators=["contains"])
+    spec.metrics["contains"] = MetricSpec(pass_k=[1, 2])
+    made = plan(spec)
+    (line,) = made.calls
+    assert (line.calls, line.at_most, made.total.at_most, made.comparisons) == (80, False, False, 5)
+    said = sentences_of(made)
+    more = "those between the tools of agent (at most 19 more a turn)"
+    assert said[0].startswith(f"this run makes 80 model calls, not counting {more}: ")
+    assert any(sentence.startswith("verdicts are adjusted for 5 comparisons (Holm)") for sentence in said)
+    (once,) = plan(chat_spec(dataset={"rows": rows}, targets=[talk | {"max_steps": 1}])).calls
+    assert once.at_most and once.uncounted is None

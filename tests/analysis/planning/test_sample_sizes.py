@@ -24,7 +24,7 @@ from evalflows.api.planning import plan
 from evalflows.reports.decisions import decisions_named, with_limits
 from evalflows.specs.gate import GateSpec
 from evalflows.stats.paired import paired_differences
-from evalflows.stats.power import needed_examples
+from evalflows.stats.power import needed_examples, needed_for_margin, needed_in_range
 
 WITHOUT_RANGE = {"quality": {"rare_losses": False}}
 """The values leave the range of the function, which says yes or no."""
@@ -94,6 +94,12 @@ def test_in_a_range_a_margin_needs_what_the_interval_that_decides_needs() -> Non
     candidate, baseline = rng.normal(0.6, 0.1, (2, 1000, n)).clip(0, 1)
     low = paired_differences(candidate, baseline, bounds=(0.0, 1.0)).interval_at(0.95)[0]
     assert 0.8 <= np.mean(low > -0.05) <= 0.95, "the baselines are below 1, so that less is lost"
+    for margin in (0.1, 0.2):  # the cautious guess: each answer is the best or the worst possible
+        n = needed_in_range(margin, math.sqrt(0.5), 1.0)
+        assert needed_for_margin(margin, 0.5) <= n <= 1.1 * needed_examples(margin, sd=math.sqrt(0.5))
+        candidate, baseline = rng.integers(0, 2, (2, 800, n)).astype(float)
+        low = paired_differences(candidate, baseline, bounds=(0.0, 1.0)).interval_at(0.95)[0]
+        assert np.mean(low > -margin) == pytest.approx(0.8, abs=0.05)
 
 
 def test_superiority_needs_more_examples_as_the_effect_nears_the_margin() -> None:

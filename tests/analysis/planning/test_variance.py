@@ -14,6 +14,7 @@ from evalflows.analysis.plan import about, sentences_of
 from evalflows.api.planning import plan
 from evalflows.stats.power import needed_examples, needed_for_margin
 from evalflows.stats.proportions import paired_share_interval
+from evalflows.store.records import controls_batch, to_json
 from evalflows.store.store import Store
 
 
@@ -100,7 +101,34 @@ def test_a_version_that_a_gate_rejected_does_not_count(make: Callable[..., Any])
     rejected = make("decisions", decision_id="d", candidate_experiment_id="exp-1-new", conclusion="FAIL")
     Store().publish("decisions", "d", [rejected])
     made = metric_of(plan(recorded_spec(300), 0.1)).variance
-    assert made is not None and made.basis == "new against old of 2025-12-23, 300 examples"
+    of_accepted = "new against old of 2025-12-23, 300 examples"
+    assert made is not None and made.basis == f"{of_accepted}; left out: 1 experiment that a gate rejected"
+
+
+def test_a_judge_that_decides_nothing_or_is_another_version_is_no_basis(make: Callable[..., Any]) -> None:
+    """A judge that says yes to everything fails its controls: that no pair differed says nothing."""
+    judge = {"use": "rubric", "name": "quality", "args": {"rubric": "good"}, "connection": "local"}
+    spec = recorded_spec(60, metrics={"quality": {"range": [0, 1]}})
+    values = np.random.default_rng(2).random((60, 1))
+    estimate = {"metric": "quality", "evaluator_version": "v1", "slice": None, "mean": 1.0, "n_examples": 60}
+    for age, group in ((9, "group of 2025-12-23"), (1, "group of 2025-12-31")):
+        store_experiments({"old": np.ones((60, 1)), "new": np.ones((60, 1)) if age == 1 else values}, spec, age=age)
+        for side in ("old", "new"):
+            owner = f"exp-{age}-{side}"
+            (row,) = Store().read("experiments", owner)
+            described = to_json([{"name": "quality", "version": "v1"}])
+            Store().publish("experiments", owner, [replace(row, evaluators=described)])
+            Store().publish("estimates", owner, [make("estimates", experiment_id=owner, **estimate)])
+        if age == 1:
+            batch = controls_batch(group)
+            failed = {"subject_kind": "judge", "subject_id": "quality", "name": "controls", "passed": False}
+            Store().publish("checks", batch, [make("checks", check_id="c", batch_id=batch, message="m", **failed)])
+    made = metric_of(plan(spec, 0.1)).variance
+    assert made is not None and made.source == "two_sides" and made.variance > 0.05
+    assert made.basis.endswith("; left out: 2 experiments whose judge decides nothing")
+    by_model = metric_of(plan(recorded_spec(60, evaluators=[judge])))
+    assert by_model.variance is not None and by_model.variance.source == "guess"
+    assert by_model.variance.basis.endswith("nothing, 2 experiments by another version of the judge")
 
 
 def test_pairs_that_never_differed_are_assumed_to_differ_rarely() -> None:
@@ -113,9 +141,10 @@ def test_pairs_that_never_differed_are_assumed_to_differ_rarely() -> None:
     assert "all differences were the same in new against old" in made.basis
     assert sample_sizes(plan(spec, 0.1)).designs[0].examples == needed_examples(0.1, sd=math.sqrt(0.09))
     gated = recorded_spec(60, evaluators=["contains"], gates=[{"name": "g", "non_inferiority": {"contains": 0.05}}])
-    assert sample_sizes(plan(gated, None)).designs[0].examples == 73, "as many as the gate says"
+    assert sample_sizes(plan(gated, None)).if_none_differs == 73, "as many as the gate says"
     needed = needed_for_margin(0.05, 3 / 60)
-    said = f"about 73 examples are needed if, as so far, no pair differs, and about {about(needed)} if 3 in 60 differ"
+    assert sample_sizes(plan(gated, None)).designs[0].examples == needed
+    said = f"about {about(needed)} examples are needed if 3 in 60 differ, and about 73 if, as so far, no pair differs"
     assert any(said in sentence for sentence in sentences_of(plan(gated, None)))
     draws = np.random.default_rng(5).multinomial(needed, [1.5 / 60, 1.5 / 60, 57 / 60], 2000)
     passed = [paired_share_interval(*draw[:2], needed, confidence_level=0.95)[0] > -0.05 for draw in draws.tolist()]

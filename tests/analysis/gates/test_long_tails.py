@@ -37,7 +37,7 @@ def test_a_rule_that_is_met_warns_of_a_long_tail() -> None:
     candidate, baseline = tailed(40)
     skewness = stats.skew(np.concatenate([candidate, baseline]), bias=False)
     warned = text(candidate, baseline)
-    assert warned.startswith("met: ") and f"(skewness {skewness:.1f}), of which 40 pairs" in warned
+    assert warned.startswith("met: ") and f"(skewness {skewness:.1f}), and 40 pairs" in warned
     assert "(skewness -" in text(-candidate, -baseline), "on either side"
 
 

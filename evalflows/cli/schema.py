@@ -221,7 +221,17 @@ def _plan() -> Any:
     figures = {"design": dict[str, Any], "calls": list[dict[str, Any]], "total": dict[str, Any]}
     said = {"metrics": list[dict[str, Any]], "sentences": list[str], "is_detail": list[bool]}
     reused = list[dict[str, Any]]
-    return _fields("Plan", plan_id=str, name=str, effect=float | None, trials=int, **figures, reused=reused, **said)
+    return _fields(
+        "Plan",
+        plan_id=str,
+        name=str,
+        effect=float | None,
+        trials=int,
+        comparisons=int,
+        **figures,
+        reused=reused,
+        **said,
+    )
 
 
 def _checks() -> Any:

@@ -39,7 +39,7 @@ def test_it_says_what_it_judged(store: Store, tmp_path: Path) -> None:
     assert lines[1:2] == ["3 composite scores"]
     assert lines[2] == "stopped before the last item; the next start judges the rest"
     resumed = command(tmp_path, "--resume", lines[0].partition("(")[2].partition(")")[0])
-    assert (resumed.exit_code, len(resumed.stderr.splitlines())) == (2, 1) and "no backfill" in resumed.stderr
+    assert (resumed.exit_code, len(resumed.stderr.splitlines())) == (2, 1) and "not a backfill" in resumed.stderr
     done = command(tmp_path)
     lines = done.stdout.splitlines()
     assert lines[0].endswith("): 1 new items, 0 scores")

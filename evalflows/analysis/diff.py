@@ -12,6 +12,7 @@ from typing import Any
 
 from evalflows.analysis.changes import ChosenExamples, ComparedExperiments, ComparedFigures
 from evalflows.analysis.differences import ExperimentPair, MetricReader, estimate_rows, verdicts_of
+from evalflows.analysis.figures import ONLY_JUDGE_DIFFERS
 from evalflows.analysis.run_together import have_same_answers, notes_of_verdicts, notes_on
 from evalflows.analysis.slice_search import search_slices
 from evalflows.analysis.verdicts import classify
@@ -26,8 +27,6 @@ from evalflows.store.store import Store
 
 STRICTEST: tuple[Adjustment, ...] = ("holm", "benjamini_hochberg", "none")
 """The adjustments, strictest first: the candidates' specs may name different ones."""
-
-SAME_ANSWERS = "the answers are the same: the judge differs"
 
 
 def figures_between(
@@ -81,7 +80,7 @@ def _current(store: Store, pairs: Sequence[ExperimentPair]) -> list[ComparedVerd
     ]
     of_judge = {(pair.candidate.experiment_id, metric) for pair in pairs for metric in _only_judged_otherwise(pair)}
     return [
-        replace(row, conclusion="not_enough_evidence", reason=SAME_ANSWERS, reason_code="only_judge_differs")
+        replace(row, conclusion="not_enough_evidence", reason=ONLY_JUDGE_DIFFERS, reason_code="only_judge_differs")
         if row.conclusion in ("better", "worse") and (row.candidate_experiment_id, row.metric) in of_judge
         else row
         for row in found

@@ -10,6 +10,8 @@ MOST_DIGITS = {"cost": 6, "tokens": 1, LENGTH: 1}
 
 NO_CALLS = "no model calls"
 
+ONLY_JUDGE_DIFFERS = "the answers are the same: the judge differs"
+
 NOISE = 1e-12
 """What is smaller comes from rounding in the computation."""
 

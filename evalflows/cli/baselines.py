@@ -24,7 +24,7 @@ def baseline() -> None:
 @baseline.command()
 @click.argument("experiment")
 @click.option(
-    "--name", help="Name of the baseline. Default: that of the experiment's spec, of recorded results their own."
+    "--name", help="Name of the baseline. Default: the name of the spec; for recorded results, of the experiment."
 )
 @click.option("--reason", help="Reason for the approval.")
 @click.option("--by", help="Who approves it. Default: the current user.")

@@ -27,21 +27,10 @@ from evalflows.store.store import Store
 EVALUATOR_VERSION = "recorded"
 """Of every metric of a file: what gave its scores is not known."""
 
-_HARMS = frozenset(
-    (
-        *(
-            "toxicity",
-            "harmfulness",
-            "bias",
-            "hallucination",
-            "hallucinations",
-            "refusal",
-            "refusals",
-            "error",
-            "errors",
-        ),
-        *("wer", "cer", "loss", "perplexity", "brier", "mae", "mse", "rmse", "latency", "duration", "time", "cost"),
-    )
+_HARM = re.compile(
+    r"(?<![^\W_])(toxicity|harmfulness|bias|hallucinations?|refusals?|errors?|wer|cer|loss|perplexity|brier|mae|mse|rmse"
+    r"|latency|duration|time|cost)(?![^\W_])",
+    re.IGNORECASE,
 )
 """Metrics that have one of these words in their name are usually better if they are lower."""
 
@@ -333,7 +322,7 @@ def _metrics(
         own = metrics.setdefault(name := kept_apart(given), {})
         if name in measures:
             own.setdefault("higher_is_better", False)
-        elif own.get("higher_is_better") is None and _HARMS.intersection(re.split(r"[\W_]+", name.lower())):
+        elif own.get("higher_is_better") is None and _HARM.search(name):
             own["higher_is_better"] = False
             harms.append(name)
         if "range" not in own and values and all(0 <= value <= 1 for value in values):
@@ -347,9 +336,8 @@ def _metrics(
         if of
     ]
     said += [f"higher counts as better, if --lower-is-better does not say it: {', '.join(higher)}"] if higher else []
-    said += [f"lower counts as better by the name, if --higher-is-better does not say it: {', '.join(harms)}"] * bool(
-        harms
-    )
+    if harms:
+        said.append(f"lower counts as better by the name, if --higher-is-better does not say it: {', '.join(harms)}")
     return metrics, harms, said
 
 

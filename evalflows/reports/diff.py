@@ -3,7 +3,6 @@ document of `evalflows diff --format json`, and as Markdown."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from operator import attrgetter
 from typing import Any
 
 from evalflows.analysis.changes import (
@@ -170,10 +169,9 @@ def diff_without_lists(store: Store, figures: ComparedFigures, metrics: Sequence
     """Return the same without lists of examples, which take as long as all else."""
     compared = figures.compared
     baseline, *candidates = overviews_of(store, compared.experiment_ids)
-    targets, given = (
-        {side.experiment_id: name(side) for side in (baseline, *candidates)}
-        for name in (attrgetter("target"), attrgetter("name"))
-    )
+    sides = (baseline, *candidates)
+    targets = {side.experiment_id: side.target for side in sides}
+    given = {side.experiment_id: side.name for side in sides}
     are_told_by_names = len({*targets.values()}) < len({*given.values()}) == len(given)
     names = names_apart(store, given if are_told_by_names else targets)
     results = compared_results(store, figures, names)

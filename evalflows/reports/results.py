@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from evalflows.analysis.changes import ChosenExamples
-from evalflows.analysis.figures import estimate, estimate_text, p_text
+from evalflows.analysis.figures import ONLY_JUDGE_DIFFERS, estimate, estimate_text, p_text
 from evalflows.reports.names import names_apart
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
@@ -93,7 +93,7 @@ def conclusion_text(conclusion: str | None, reason_code: str | None, margin: flo
     if conclusion == UNDECIDED and reason_code == "too_brief":
         return "both under a millisecond"
     if conclusion == UNDECIDED and reason_code == "only_judge_differs":
-        return "the answers are the same: the judge differs"
+        return ONLY_JUDGE_DIFFERS
     text = CONCLUSIONS.get(conclusion or "", "")
     return f"{text} (margin {margin:g})" if conclusion in WITHIN_MARGIN and margin is not None else text
 

@@ -20,7 +20,7 @@ from evalflows.specs.errors import InputError, names_to_choose, short
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import RULE_FIELDS, GateSpec
 from evalflows.specs.metric_names import sliced_metric
-from evalflows.specs.values import stored
+from evalflows.specs.values import identifier, stored
 from evalflows.store.queries.conclusions import approvals
 from evalflows.store.queries.shared_examples import check_slices
 from evalflows.store.records import ExperimentRow
@@ -160,7 +160,7 @@ def decide(
     superiority: Mapping[str, float] | None = None,
     thresholds: Mapping[str, float] | None = None,
     metrics: Mapping[str, Mapping[str, Any]] | None = None,
-    clusters: Mapping[str, Any] | None = None,
+    clusters: Mapping[Any, Any] | Sequence[Any] | str | None = None,
     only_shared: bool = False,
     store: str | None = None,
 ) -> Decision:
@@ -174,15 +174,17 @@ def decide(
         superiority: By how much it must be better, by metric.
         thresholds: What its mean must reach, by metric.
         metrics: What is known of metrics, as in a spec: `{"cost": {"higher_is_better": False, "range": [0, 2]}}`.
-        clusters: The group of each example by id, if examples belong together.
+        clusters: The group of each example, if examples belong together: by id, by position, or the name of a column.
         only_shared: Whether examples of the baseline that the candidate lacks are left out. Default: they are missing.
         store: The folder of a store that keeps all of it. Default: nothing is kept.
 
     Raise InputError for results that cannot be read or compared, and without any rule.
     """
     sides = [_system(side, name) for side, name in ((baseline, "baseline"), (candidate, "candidate"))]
-    if clusters is not None:
-        sides = [_with_clusters(side, clusters) for side in sides]
+    cluster = clusters if clusters is None or isinstance(clusters, str) else _CLUSTER
+    if clusters is not None and not isinstance(clusters, str):
+        groups = _groups(clusters, sides)
+        sides = [_with_clusters(side, groups) for side in sides]
     names = dict.fromkeys(metric for side in sides for metric in side.metrics)
     margins = dict.fromkeys(names, margin) if isinstance(margin, int | float) else dict(margin or {})
     rules = {"non_inferiority": margins, "superiority": superiority, "thresholds": thresholds}
@@ -190,7 +192,6 @@ def decide(
     if not gate:
         raise InputError("decide: got no rule, wanted margin, superiority or thresholds")
     given = {"gates": [{"name": "release", **gate}], "metrics": {**(metrics or {})}}
-    cluster = None if clusters is None else _CLUSTER
     with store_for(store, is_needed=False) as kept:
         (decision,) = decide_results(kept, sides, given, cluster, only_shared=only_shared).decisions
     return decision
@@ -267,6 +268,23 @@ def _score(value: Any, name: str) -> float | None:
     return float(plain)
 
 
-def _with_clusters(side: SystemResults, clusters: Mapping[str, Any]) -> SystemResults:
-    rows = [replace(row, fields={**row.fields, _CLUSTER: clusters.get(row.example_id)}) for row in side.rows]
+def _groups(clusters: Any, sides: Sequence[SystemResults]) -> dict[str, Any]:
+    """Return the group of each example by id. Raise InputError for an id without one."""
+    if hasattr(clusters, "to_dict"):
+        clusters = clusters.to_dict()
+    if hasattr(clusters, "tolist"):
+        clusters = clusters.tolist()
+    if not isinstance(clusters, Mapping | list | tuple):
+        raise InputError(f"clusters: got {short(clusters)}, wanted groups by id or by position, or a column's name")
+    by_key = clusters.items() if isinstance(clusters, Mapping) else enumerate(clusters)
+    groups = {identifier(key, "clusters: id"): group for key, group in by_key}
+    ids = dict.fromkeys(row.example_id for side in sides for row in side.rows)
+    if lacking := [one for one in ids if one not in groups]:
+        got = f"no group of {len(lacking)} of {len(ids)} ids, such as {lacking[0]!r}"
+        raise InputError(f"clusters: got {got}, wanted one of each (None: a group of its own)")
+    return {one: groups[one] for one in ids}
+
+
+def _with_clusters(side: SystemResults, groups: Mapping[str, Any]) -> SystemResults:
+    rows = [replace(row, fields={**row.fields, _CLUSTER: groups[row.example_id]}) for row in side.rows]
     return replace(side, rows=rows)

@@ -19,6 +19,7 @@ from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import RULE_FIELDS
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, base_metric, kept_apart, sliced_metric
+from evalflows.specs.values import is_blank
 from evalflows.store.queries.values import MEASURED, MetricValues, Values, has_two_values
 from evalflows.store.records import ExampleRow, ExperimentRow, OutputRow, derived_id, new_id, now, to_json
 from evalflows.store.snapshots import Examples, content_line, example_of, examples_in_memory, freeze, snapshot_id
@@ -140,22 +141,22 @@ def recorded(
         only_shared: Whether examples of the baseline that a candidate lacks are left out. Default: they are missing.
         where: Where the rules are from: messages begin with it.
 
-    A column is a metric too if a rule or another file calls it so. Raise InputError for a text in it, for a field that
-    no row has, for a rule on a metric whose direction is not known, and if the systems share no example with the same
-    inputs.
+    A column is a metric too if a rule or another file calls it so, and is none if it groups examples. Raise InputError
+    for a text in a metric, for a field that no row has, for a rule on a metric whose direction is not known, and if the
+    systems share no example with the same inputs.
     """
-    asked = {
-        sliced_metric(one).metric
-        for gate in rules.get("gates") or ()
-        for kind in RULE_FIELDS
-        for one in gate.get(kind) or ()
-    }
-    asked |= {kept_apart(one) for system in systems for one in system.metrics}
-    systems, names = [with_columns(system, asked) for system in systems], names_of(systems)
-    inputs, notes = _shared_inputs(systems)
+    asked = [
+        sliced_metric(one) for gate in rules.get("gates") or () for kind in RULE_FIELDS for one in gate.get(kind) or ()
+    ]
+    in_rules = {one.metric for one in asked}
+    grouping = {cluster, *((one.path or "").removeprefix("metadata.") for one in asked)}
+    systems = [_without_scores(system, grouping - in_rules) for system in systems]
+    wanted = in_rules | {kept_apart(one) for system in systems for one in system.metrics}
+    systems, names = [with_columns(system, wanted) for system in systems], names_of(systems)
+    texts = _texts_of_inputs(systems)
     if cluster is not None:
         check_field("cluster", systems, cluster)
-    systems, lacking = _with_missing(systems, only_shared=only_shared)
+    systems, notes = _completed(systems, texts, only_shared=only_shared)
     metrics, harms, said = _metrics(systems, rules.get("metrics") or {})
     fields = {
         "name": names[0],
@@ -167,13 +168,13 @@ def recorded(
     spec = make_spec(ExperimentSpec, fields, (), where)
     _check_directions(spec, harms)
     group, made = new_id("group"), list[RecordedSystem]()
-    scores = {name for system in systems for name in system.metrics}
+    scores = {name for system in systems for name in system.metrics} - grouping
     first = {row.example_id: row for system in reversed(systems) for row in reversed(system.rows)}
     known = dict[str, tuple[dict[str, Any], ExampleRow, bytes]]()  # rows of other systems are mostly the same
     snapshots = dict[frozenset[bytes], tuple[str, Examples]]()
     for name, system in zip(names, systems, strict=True):
         examples, lines = list[ExampleRow](), list[bytes]()
-        for position, content_of in enumerate(_examples(system, first, cluster, scores, with_inputs=inputs)):
+        for position, content_of in enumerate(_examples(system, first, cluster, scores, with_inputs=texts is not None)):
             before, example, line = known.get(content_of["id"], (None, None, b""))
             if example is None or before != content_of:
                 example = example_of(content_of, position, f"{system.source}:{position + 1}")
@@ -188,7 +189,7 @@ def recorded(
         own = spec.model_copy(update={"dataset": spec.dataset.model_copy(update={"snapshot": snapshot})})
         row = _experiment(system, name, own, group, snapshot, len(examples))
         made.append(RecordedSystem(row=row, examples=shared, results=system))
-    return Recorded(spec=spec, systems=made, notes=[*notes, *lacking, *said])
+    return Recorded(spec=spec, systems=made, notes=[*notes, *said])
 
 
 def keep(store: Store, made: Recorded) -> None:
@@ -229,41 +230,72 @@ def names_of(systems: Sequence[SystemResults]) -> list[str]:
     return ["baseline", *(f"candidate {number}" for number in range(1, len(systems)))]
 
 
-def _shared_inputs(systems: Sequence[SystemResults]) -> tuple[bool, list[str]]:
-    """Return whether all rows have inputs, and what to say of ids that have others in another system.
+def _without_scores(system: SystemResults, fields: Collection[str | None]) -> SystemResults:
+    """Return results in which these fields of the rows are no metrics."""
+    rows = [
+        replace(row, scores={name: score for name, score in row.scores.items() if name not in out})
+        if (out := {name for name in row.scores if name in fields and name in row.fields})
+        else row
+        for row in system.rows
+    ]
+    return replace(system, rows=rows)
 
-    Without inputs on a side, examples are known by their ids alone.
+
+def _texts_of_inputs(systems: Sequence[SystemResults]) -> list[dict[str, str]] | None:
+    """Return the inputs of each system as texts by id, alike if they differ in blanks only; None if a row has none.
+
+    Examples are then known by their ids alone. Raise InputError for a system without an example of the first.
     """
     if any(row.inputs is None for system in systems for row in system.rows):
         _check_shared([{row.example_id: "" for row in system.rows} for system in systems], systems)
-        return False, []
-    texts = [{row.example_id: to_json(row.inputs) for row in system.rows} for system in systems]
+        return None
+    texts = [{row.example_id: to_json(_single_spaced(row.inputs)) for row in system.rows} for system in systems]
     _check_shared(texts, systems)
-    notes = []
-    for system, of_system in zip(systems[1:], texts[1:], strict=True):
-        others = [one for one, text in of_system.items() if texts[0].get(one, text) != text]
-        if others:
-            count = f"{len(others)} id{'s have' if len(others) > 1 else ' has'} other inputs than in"
-            notes.append(f"{system.source}: {count} {systems[0].source}, left out: {', '.join(others[:_NAMED])}")
-    return True, notes
+    return texts
 
 
-def _with_missing(systems: Sequence[SystemResults], *, only_shared: bool) -> tuple[list[SystemResults], list[str]]:
-    """Return systems in which what a candidate lacks of the baseline is an answer without a score, unless only shared
-    examples count; and what to say of examples on one side."""
+def _single_spaced(value: Any) -> Any:
+    """Return a value whose texts have one blank in place of several, and none at their ends."""
+    if isinstance(value, str):
+        return " ".join(value.split())
+    if isinstance(value, Mapping):
+        return {name: _single_spaced(one) for name, one in value.items()}
+    return [*map(_single_spaced, value)] if isinstance(value, list | tuple) else value
+
+
+def _completed(
+    systems: Sequence[SystemResults], texts: Sequence[Mapping[str, str]] | None, *, only_shared: bool
+) -> tuple[list[SystemResults], list[str]]:
+    """Return systems in which what a candidate lacks of the baseline, or has with other inputs, is an answer without a
+    score, unless only shared examples count; and what to say of examples on one side.
+
+    A candidate could otherwise pass by leaving out what it fails, or by changing its text.
+    """
     baseline, *others = systems
     asked = {row.example_id: row for row in reversed(baseline.rows)}
-    completed, notes = [baseline], []
-    for system in others:
+    does = "left out, by --only-shared" if only_shared else "counted as missing; --only-shared leaves them out"
+    completed, notes = [baseline], list[str]()
+    for number, system in enumerate(others, start=1):
         known = {row.example_id for row in system.rows}
-        lacking = [row for row in reversed(asked.values()) if row.example_id not in known]
-        if lacking:
-            does = "left out, by --only-shared" if only_shared else "counted as missing; --only-shared leaves them out"
-            of = f"{len(lacking)} of the baseline's {len(asked)} examples are not in it"
+        texts_of = texts[number] if texts else {}
+        changed = {one for one, text in texts_of.items() if texts and texts[0].get(one, text) != text}
+        if changed:
+            count = f"{len(changed)} id{'s have' if len(changed) > 1 else ' has'} other inputs than in"
+            named = ", ".join([one for one in reversed(asked) if one in changed][:_NAMED])
+            notes.append(f"{system.source}: {count} {baseline.source} ({named}): {does}")
+        if absent := asked.keys() - known:
+            of = f"{len(absent)} of the baseline's {len(asked)} examples are not in it"
             notes.append(f"{system.source}: {of}: {does}")
         if others_only := dict.fromkeys(row.example_id for row in system.rows if row.example_id not in asked):
             of = f"{len(others_only)} of its {len(known)} examples are not in the baseline"
             notes.append(f"{system.source}: {of}, left out: {', '.join([*others_only][:_NAMED])}")
+        rows = [
+            replace(row, inputs=asked[row.example_id].inputs)  # they may differ in blanks
+            if texts and row.example_id in asked and row.example_id not in changed
+            else row
+            for row in system.rows
+            if only_shared or row.example_id not in changed
+        ]
         own = {kept_apart(name): name for name in system.metrics}
         missing = [
             ResultRow(
@@ -271,12 +303,13 @@ def _with_missing(systems: Sequence[SystemResults], *, only_shared: bool) -> tup
                 repetition=repetition,
                 inputs=row.inputs,
                 scores=dict.fromkeys(own[name] for name in map(kept_apart, row.scores) if name in own),
-                error=f"no row in {system.source}",
+                error=f"{'other inputs' if row.example_id in changed else 'no row'} in {system.source}",
             )
-            for row in lacking
+            for row in reversed(asked.values())
+            if not only_shared and row.example_id in absent | changed
             for repetition in range(max(each.repetition for each in system.rows) + 1)
         ]
-        completed.append(system if only_shared else replace(system, rows=[*system.rows, *missing]))
+        completed.append(replace(system, rows=[*rows, *missing]))
     return completed, notes
 
 
@@ -370,7 +403,7 @@ def _examples(
             "inputs": row.inputs if with_inputs else {"id": row.example_id},
             **({"reference_outputs": said.reference} if said.reference is not None else {}),
             **({"metadata": fields} if fields else {}),
-            **({"cluster": str(group)} if group is not None else {}),
+            **({"cluster": str(group)} if group == group and not is_blank(group) else {}),  # not NaN
         }
 
 

@@ -269,17 +269,35 @@ def test_a_harm_is_not_decided_in_the_wrong_direction(tmp_path: Path) -> None:
     assert "got no approved experiment of that name in " in asked("approved:other", new).stderr
 
 
-def test_ids_with_other_inputs_are_named(tmp_path: Path) -> None:
-    def rows(name: str, text: str) -> str:
-        path = tmp_path / name
-        path.write_text("".join(f"{json.dumps({'id': n, 'inputs': f'{text} {n % 7}', 'ok': 1})}\n" for n in range(40)))
-        return str(path)
+def test_other_inputs_of_an_id_are_missing_values(tmp_path: Path) -> None:
+    """A candidate cannot pass by changing the text of what it fails; blanks are no change."""
+
+    def rows(name: str, text: str, fails: int = 0) -> str:
+        lines = [{"id": n, "inputs": f"{text} {n % 7}", "ok": int(n >= fails), "doc": n // 4} for n in range(200)]
+        (tmp_path / name).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        return str(tmp_path / name)
 
     same, other = rows("a.jsonl", "How much is"), rows("b.jsonl", "What is")
     assert "got no id with the same inputs in both" in asked(same, other).stderr
-    lines = Path(other).read_text().splitlines()[:3] + Path(same).read_text().splitlines()[3:]
+    fails = rows("c.jsonl", "How  much is ", fails=40)
+    assert (
+        "other inputs" not in asked(same, fails).stdout and "200 pairs" in asked(same, fails, "--metric=ok=.05").stdout
+    )
+    lines = Path(other).read_text().splitlines()[:40] + Path(same).read_text().splitlines()[40:]
     Path(other).write_text("\n".join(lines))
-    assert f"{other}: 3 ids have other inputs than in {same}, left out: 0, 1, 2" in asked(same, other, "--all").stdout
+    changed = asked(same, other, "--metric", "ok=.05")
+    count = f"{other}: 40 ids have other inputs than in {same} (0, 1, 2): "
+    assert count + "counted as missing; --only-shared leaves them out" in changed.stdout
+    assert changed.exit_code == 3 and "40 pairs with a missing value could flip this" in changed.stdout
+    shared = asked(same, other, "--metric", "ok=.05", "--only-shared")
+    assert (
+        shared.exit_code == 0 and f"{count}left out, by --only-shared" in shared.stdout and "160 pairs" in shared.stdout
+    )
+    grouped = asked(same, same, "--metric", "ok=.2", "--cluster", "doc", "--slice", "doc", "--json", "-")
+    document = json.loads(grouped.stdout)
+    rules = document["decisions"][0]["rules"]
+    assert [rule["metric"] for rule in rules][:2] == ["ok", "ok@metadata.doc=0"] and len(rules) == 51
+    assert "50 clusters" in rules[0]["text"] and "doc" not in {one["metric"] for one in document["metrics"]}
 
 
 def test_python_decides_on_scores_of_any_form() -> None:
@@ -296,8 +314,13 @@ def test_python_decides_on_scores_of_any_form() -> None:
     lines = str(decide(OLD, NEW, margin=0.05)).splitlines()
     assert lines[0] == "FAIL  gate release: candidate against baseline"
     assert lines[1].startswith("  broken  score is worse by more than 0.05: -0.200 ") and len(lines) <= 4
-    in_twos = decide(OLD, OLD, margin=0.1, clusters={one: int(one[1:]) // 2 for one in OLD})
-    assert in_twos.rules[0].n == N // 2 or "clusters" in in_twos.rules[0].text
+    of_id = {one: int(one[1:]) // 2 for one in OLD}
+    numbered, clustered = dict(enumerate(old)), frames[0].assign(group=[*of_id.values()])
+    for side, clusters in ((OLD, of_id), (numbered, pd.Series([*of_id.values()])), (old, [*of_id.values()])):
+        assert f"{N // 2} clusters" in decide(side, side, margin=0.1, clusters=clusters).rules[0].text
+    assert f"{N // 2} clusters" in decide(clustered, clustered, margin=0.1, clusters="group").rules[0].text
+    with pytest.raises(InputError, match=f"clusters: got no group of {N} of {N} ids, such as"):
+        decide(OLD, OLD, margin=0.1, clusters=dict(enumerate(of_id.values())))
     assert decide(OLD, NEW, superiority={"score": 0}).conclusion == "FAIL"
     for wrong, wanted in (
         ({}, "got no scores"),

@@ -222,7 +222,9 @@ def _models_at(of: Any, place: Sequence[int | str]) -> list[Any]:
             if key in model.model_fields
             for each in _models_in(model.model_fields[key].annotation)
         ]
-        models = inner or [model for model in models if key in _tags([model])] or models  # else a number, or a name
+        models = (
+            inner or [model for model in models if str(key) in _tags([model])] or models
+        )  # else a number, or a name
     return models
 
 

@@ -1455,7 +1455,7 @@ def _n_in_ledger(inputs: PlanInputs, requests: Sequence[RecordedRequest], seen_k
     repeated = len(requests) - len(keys - seen_keys)
     new = keys - seen_keys
     seen_keys |= keys
-    return repeated + in_ledger(inputs.store, new)
+    return repeated + len(in_ledger(inputs.store, new))
 
 
 def _of_conversations(inputs: PlanInputs, target: ConversationTarget) -> Iterator[PlannedCalls]:

@@ -13,7 +13,6 @@ from evalflows.analysis.gate_evaluation import GateEvaluation
 from evalflows.harnesses.assembling import ResultRow
 from evalflows.harnesses.recording import Recorded, RecordedSystem, RunsOfMetric
 from evalflows.reports.decisions import STORED, Decision, Tested, limits_of_figures, with_search
-from evalflows.specs import hints
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, base_metric, kept_apart
@@ -149,7 +148,7 @@ class ScoresInMemory:
             experiments=[*map(self._overview, self.made.systems)],
             results=results,
             decisions=self.decisions,
-            worst=found and Worst(examples=[found[1]], command=hints.decide()),
+            worst=found and Worst(examples=[found[1]], command=None),
             failures=self._failures(),
             excluded={},
             thinking=[*self._thinking()],

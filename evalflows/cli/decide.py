@@ -16,7 +16,6 @@ from evalflows.cli.output import Text, console, echo_error
 from evalflows.cli.sections import IN_BRIEF, lines_section, print_sections
 from evalflows.cli.show import MOST_WORST, results_sections, verdicts_section
 from evalflows.reports.results import Result
-from evalflows.specs import hints
 from evalflows.specs.errors import GateFailedError, InputError, names_to_choose, short
 from evalflows.specs.escaping import one_line
 from evalflows.specs.metric_names import kept_apart
@@ -164,7 +163,7 @@ def decide(
             shown, candidates = [report], []
         if is_json:
             of_gate = report.document if isinstance(report, GateReport) else None
-            content = of_gate or document(shown, next_command=hints.decide())
+            content = of_gate or document(shown, next_command=None)
             print_json({"read": read_sentence(systems), "notes": decided.recorded.notes, **content})
         else:
             out = console()

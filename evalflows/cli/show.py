@@ -303,7 +303,8 @@ def print_worst(out: Console, worst: Worst | None) -> None:
         out.print()
         for examples in worst.examples:
             print_examples(out, examples)
-        echo(one_line(f"all of them: {worst.command}"))
+        if worst.command:
+            echo(one_line(f"all of them: {worst.command}"))
 
 
 def print_examples(out: Console, examples: WorstExamples) -> None:

@@ -83,6 +83,7 @@ def test_a_command_decides_on_two_files(tmp_path: Path) -> None:
     assert (lower.exit_code, "PASS" in lower.stdout) == (0, True), "it fell, which is better"
     clustered = json.loads(asked(old, new, "--cluster", "topic", "--json", "-").stdout)
     assert "cluster" in json.dumps(clustered["remarks"]), "two clusters are too few"
+    assert clustered["next"] is None, "no command without placeholders"
 
     rules = tmp_path / "rules.yaml"
     rules.write_text(json.dumps({"gates": [{"name": "floor", "thresholds": {"correct": 0.5}}], "targets": "not read"}))

@@ -154,7 +154,7 @@ def _read(declaration: object, name: str, function_name: str, settings: Mapping[
             return {}
         metrics = {str(metric): MetricSpec.model_validate(fields) for metric, fields in declaration.items()}
     except ValidationError as error:
-        raise InputError(first_problem(error, where)) from error
+        raise InputError(first_problem(error, where, MetricSpec)) from error
     except (ValueError, TypeError) as error:  # about its settings
         raise InputError(f"evaluator {name!r}: {error}") from error
     if extra := {field for metric in metrics.values() for field in metric.model_fields_set - _FIELDS}:

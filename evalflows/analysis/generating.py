@@ -8,6 +8,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -23,6 +24,7 @@ from evalflows.evaluators.prompt_texts import NONE, numbered, shipped
 from evalflows.evaluators.scales import verdict_schema
 from evalflows.llm import local, loop
 from evalflows.llm.budget import Budget
+from evalflows.llm.calls import Completer
 from evalflows.llm.connect import completer, embedder
 from evalflows.llm.connections import known, resolve
 from evalflows.llm.ledger import Ledger
@@ -38,6 +40,7 @@ from evalflows.specs.protocols import Completion, Embed
 from evalflows.store.file_formats import READERS, suffix
 from evalflows.store.final_examples import normalised
 from evalflows.store.ingest import load_dataset
+from evalflows.store.queries.past_calls import in_ledger
 from evalflows.store.records import ExampleRow, from_json, new_id, to_json
 from evalflows.store.schemas import is_erased
 from evalflows.store.store import Store
@@ -94,16 +97,17 @@ class Generation:
     connection: ConnectionSpec
     model: str
     tasks: Sequence[Task]
+    paid: Sequence[Task]  # those of which the ledger has no answer
     examples: Sequence[str]  # the inputs of examples that drafts are to be like, as JSON
     price: Price | None
     budget_usd: float | None
 
     @property
     def usd(self) -> float | None:
-        """What they cost if no answer is longer than LONG_ANSWER tokens; None if the price is not known."""
+        """What the paid ones cost if no answer is longer than LONG_ANSWER tokens; None if the price is not known."""
         tokens = (
             Tokens(tokens_of_text(task.prompt) + tokens_of_text(to_json(task.schema)), None, LONG_ANSWER)
-            for task in self.tasks
+            for task in self.paid
         )
         return None if self.price is None else sum(self.price.cost(of) or 0.0 for of in tokens)
 
@@ -161,15 +165,35 @@ def planned(
     files = [source for source in sources if suffix(Path(source)) in READERS]
     examples = [row for file in files for row in load_dataset(store, DatasetSpec(path=file, columns=columns)).selected]
     documents = [source for source in sources if source not in files]
+    tasks = _about(read_passages(documents), examples, n, kinds, seed) if documents else _like(examples, n, seed)
+    keys = _call_keys(connection, resolved, asked, tasks)
+    answered = in_ledger(store, keys)
     return Generation(
         name=connection,
         connection=resolved,
         model=asked,
-        tasks=_about(read_passages(documents), examples, n, kinds, seed) if documents else _like(examples, n, seed),
+        tasks=tasks,
+        paid=[task for task, key in zip(tasks, keys, strict=True) if key not in answered],
         examples=[row.inputs for row in examples],
         price=price,
         budget_usd=budget_usd,
     )
+
+
+def _call_keys(name: str, connection: ConnectionSpec, model: str, tasks: Sequence[Task]) -> list[str]:
+    """Return the key of each call in the ledger; none is made."""
+    from evalflows.analysis.plan import RequestRecordedError, RequestRecorder  # late: it loads the judges
+
+    recorder = RequestRecorder(name, connection)
+    complete = Completer(recorder, model)
+
+    async def ask() -> None:
+        for task in tasks:
+            with suppress(RequestRecordedError):
+                await complete(task.prompt, schema=task.schema, repeat=task.repeat)
+
+    loop.run(ask())
+    return [request.key for request in recorder.requests]
 
 
 def _about(

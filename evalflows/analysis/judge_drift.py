@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 
 from evalflows.analysis.comparability import JUDGE_DRIFT, JUDGE_LOST, Difference
 from evalflows.analysis.figures import figure
+from evalflows.analysis.judge_exclusions import Exclusion, OnceJudged
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.frozen import dataclass
 from evalflows.stats.arrays import FloatArray
 from evalflows.stats.e_processes import STEP, Bets, StreamEvidence, moved_p_value, stream_evidence
 from evalflows.stats.proportions import normal_quantile
-from evalflows.store.records import CheckRow, ExperimentRow, derived_id, drift_batch, to_json
+from evalflows.store.records import CheckRow, ExperimentRow, Reason, derived_id, drift_batch, to_json
 from evalflows.store.store import Store
 
 ALPHA = 0.05
@@ -411,6 +412,27 @@ def tells_apart(stream: AnchorStream) -> bool:
     return bool(between >= TOLD_APART * np.ptp(stream.known))
 
 
+def once_judged(store: Store, runs: Sequence[str]) -> dict[tuple[str, str], OnceJudged]:
+    """Return the scores that today's judge would not give, by its version and metric: those of experiments that began
+    before its last drift, and all of a judge of these runs that has not scored good anchors higher than bad ones since.
+    """
+    found = {}
+    for evaluator, metric, version, since in store.query(_KNOWN, [NAME, ""]):
+        reason = Reason("judge_drifted", f"the judge of {metric} has drifted since {since:%Y-%m-%d %H:%M}")
+        found[version, metric] = OnceJudged(since, Exclusion(judge=evaluator, reason=reason))
+    for judge in judge_streams(store, runs):
+        key, stream = (judge.version, judge.metric), judge.stream
+        if (drifted := found.get(key)) is not None and drifted.before is not None:
+            stream = stream.of(stream.moments >= drifted.before)
+        if len(stream.values) >= FEWEST and not tells_apart(stream):
+            reason = Reason("judge_failed_validation", f"the judge of {judge.metric} {_BLIND}")
+            found[key] = OnceJudged(None, Exclusion(judge=judge.evaluator, reason=reason))
+    return found
+
+
+_BLIND = "does not distinguish good anchors from bad ones"
+
+
 def drift_differences(
     streams: Callable[[Sequence[str]], Sequence[JudgeStream]],
     candidate: ExperimentRow,
@@ -431,7 +453,7 @@ def drift_differences(
         if drift is not None:
             found[judge.metric] = drift_text(judge.metric, drift)
             if not tells_apart(judge.stream.of(judge.runs == candidate.run_group)):
-                found[judge.metric] += "; it does not distinguish good anchors from bad ones"
+                found[judge.metric] += f"; it {_BLIND}"
                 lost.add(judge.metric)
     unknown = anchored - {
         judge.evaluator

@@ -5,6 +5,8 @@ It is light: commands that list load it without pydantic, pandas or scipy.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from evalflows.specs.frozen import dataclass
@@ -40,7 +42,8 @@ order by name desc
 """
 
 _METRICS = """
-select e.experiment_id, list((t.metric, t.evaluator_version)), any_value(e.evaluators), any_value(e.spec)
+select e.experiment_id, any_value(e.started_at), list((t.metric, t.evaluator_version)), any_value(e.evaluators),
+       any_value(e.spec)
 from experiments e join estimates t using (experiment_id)
 where e.experiment_id in ({}) and t.slice is null group by e.experiment_id
 """
@@ -77,10 +80,18 @@ _WORDS: Mapping[ReasonCode, str] = {
     "judge_failed_validation": "judge failed validation",
     "judge_not_validated": "judge not validated",
     "judge_rejected_by_people": "judge rejected by people's labels",
+    "judge_drifted": "judge has drifted",
     "judged_by_fallback": "judged by the fallback",
     "bundle_disagrees": "judges differently in its bundle",
     "bundle_not_checked": "bundle not checked",
 }
+
+
+class OnceJudged(NamedTuple):
+    """Scores of a judge that is another today."""
+
+    before: datetime | None  # those of experiments that started earlier; None: all
+    exclusion: Exclusion
 
 
 class JudgedMetric(NamedTuple):
@@ -94,40 +105,51 @@ class JudgedMetric(NamedTuple):
 def exclusions(
     judged: Iterable[JudgedMetric],
     controls: Mapping[str, Exclusion],
-    people: Mapping[tuple[str, str], Exclusion],
+    versions: Mapping[tuple[str, str], Exclusion],
     fallback: Mapping[str, Exclusion],
 ) -> dict[str, Exclusion]:
     """Return the metrics of one experiment or comparison that decide nothing.
 
-    `controls` are its failed judges by name, `people` is `by_people`, and `fallback` has its metrics. Composites are
-    left to the caller.
+    `controls` are its failed judges by name, `versions` those by version and metric, and `fallback` has its metrics.
+    Composites are left to the caller.
     """
     found = {
         given.metric: controls.get(given.evaluator)
-        or people.get((given.version, base_metric(given.metric)))
+        or versions.get((given.version, base_metric(given.metric)))
         or fallback.get(base_metric(given.metric))
         for given in judged
     }
     return {metric: exclusion for metric, exclusion in found.items() if exclusion}
 
 
-def excluded_metrics(store: Store, groups: Mapping[str, str]) -> dict[tuple[str, str], Exclusion]:
-    """Return the metrics of experiments that decide nothing, and composites of them; `groups` are run groups by id."""
+def excluded_metrics(
+    store: Store,
+    groups: Mapping[str, str],
+    once_judged: Mapping[tuple[str, str], OnceJudged] = MappingProxyType({}),
+) -> dict[tuple[str, str], Exclusion]:
+    """Return the metrics of experiments that decide nothing, and composites of them; `groups` are run groups by id.
+
+    `once_judged` are scores that do not count either, by version and metric.
+    """
     controls, people = by_controls(store, {*groups.values()}), by_people(store)
     fallback = by_fallback(store, specs_with_steps(store, [*groups]))
-    concerned = [owner for owner, group in groups.items() if people or controls[group] or owner in fallback]
+    are_any = people or once_judged
+    concerned = [owner for owner, group in groups.items() if are_any or controls[group] or owner in fallback]
     if not concerned:
         return {}
     from evalflows.specs.metrics import CompositeSpec  # late: pydantic is slow to import
 
     found: dict[tuple[str, str], Exclusion] = {}
-    for identity, metrics, evaluators, spec in _rows(store, _METRICS, concerned):
+    for identity, started_at, metrics, evaluators, spec in _rows(store, _METRICS, concerned):
         versions = [(judge.name, judge.version) for judge in from_described(evaluators)]
         judged = [
             JudgedMetric(metric, _evaluator(metric, [name for name, of in versions if of == version]), version)
             for metric, version in metrics
         ]
-        of_metrics = exclusions(judged, controls[groups[identity]], people, fallback.get(identity, {}))
+        outdated = {
+            key: once.exclusion for key, once in once_judged.items() if once.before is None or started_at < once.before
+        }
+        of_metrics = exclusions(judged, controls[groups[identity]], outdated | people, fallback.get(identity, {}))
         for composite in map(CompositeSpec.model_validate, from_json(spec).get("composites") or ()):
             excluded = {base_metric(metric): exclusion for metric, exclusion in of_metrics.items()}
             if (part := composite.undone_by(excluded)) is not None:

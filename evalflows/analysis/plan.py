@@ -22,6 +22,7 @@ from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.experiment_metrics import PairedExperimentMetric
 from evalflows.analysis.figures import figure, given_figure, shares_text
 from evalflows.analysis.flaky import Repeats, check_quarantine, noise_by_metric
+from evalflows.analysis.judge_drift import once_judged
 from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.analysis.pairing import Clusters, Places
 from evalflows.analysis.trace_datasets import loaded_dataset
@@ -412,9 +413,9 @@ def estimate_variance(history: HistoryQuery, metric: MetricProperties) -> Varian
     """Return the variance estimate of a metric from past experiments, or why there is none.
 
     Experiments on the same dataset count alone if enough of their pairs are known, also if none differs; then come
-    those with the same evaluator version, then the newest. Scores of a judge that decide nothing, or of another version
-    of a judge, do not count. Those that a gate rejected do not count if there are others: they differ from the baseline
-    more than the next one will. How many are left out is part of the text.
+    those with the same evaluator version, then the newest. Scores of a judge that decide nothing, of one that has
+    drifted since, or of another version of a judge do not count. Those that a gate rejected do not count if there are
+    others: they differ from the baseline more than the next one will. How many are left out is part of the text.
     """
     measured, version = measured_before(history.store, base_metric(metric.name)), history.version(metric.evaluator)
     past, left_out = _usable(history, metric, measured, version)
@@ -434,15 +435,19 @@ def _usable(
     history: HistoryQuery, metric: MetricProperties, measured: Sequence[MeasuredBefore], version: str | None
 ) -> tuple[list[MeasuredBefore], list[str]]:
     """Return the experiments that count, and how many of the others are left out for each reason."""
-    excluded = excluded_metrics(history.store, {one.experiment_id: one.run_group for one in measured})
-    fit = [one for one in measured if (one.experiment_id, base_metric(metric.name)) not in excluded]
+    groups = {one.experiment_id: one.run_group for one in measured}
+    excluded = excluded_metrics(history.store, groups, once_judged(history.store, sorted({*groups.values()})))
+    why = [excluded.get((one.experiment_id, base_metric(metric.name))) for one in measured]
+    fit = [one for one, exclusion in zip(measured, why, strict=True) if exclusion is None]
+    n_drifted = sum(exclusion is not None and exclusion.reason.code == "judge_drifted" for exclusion in why)
     judge = next((one for one in history.prepared.evaluators if one.name == metric.evaluator), None)
     asks_model = judge is not None and any(tier.connection for tier in judge.judges)
     same = [one for one in fit if one.evaluator_version == version] if asks_model else fit
     rejected = {row for (row,) in history.store.query(_REJECTED)}
     accepted = [one for one in same if one.experiment_id not in rejected] or same
     counts = {
-        "whose judge decides nothing": len(measured) - len(fit),
+        "whose judge decides nothing": len(measured) - len(fit) - n_drifted,
+        "whose judge has drifted since": n_drifted,
         "by another version of the judge": len(fit) - len(same),
         "that a gate rejected": len(same) - len(accepted),
     }
@@ -1450,7 +1455,7 @@ def _n_in_ledger(inputs: PlanInputs, requests: Sequence[RecordedRequest], seen_k
     repeated = len(requests) - len(keys - seen_keys)
     new = keys - seen_keys
     seen_keys |= keys
-    return repeated + in_ledger(inputs.store, new)
+    return repeated + len(in_ledger(inputs.store, new))
 
 
 def _of_conversations(inputs: PlanInputs, target: ConversationTarget) -> Iterator[PlannedCalls]:

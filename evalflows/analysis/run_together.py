@@ -57,12 +57,15 @@ def stored_figures(store: Store, baseline: str, candidates: Sequence[str]) -> Co
     ]
     if not all(key in stored for key in wanted):
         return None
+    known = [(row, _differences(store, row, old)) for row in new]
+    if any(one.what == "provider" and one.metric for _, found in known for one in found):
+        return None  # whether only the judge differs is computed
     verdicts, examples = [stored[key] for key in wanted], example_ids_of(store, old.snapshot_id)
     return ComparedFigures(
         compared=ComparedExperiments(baseline_experiment_id=baseline, candidate_experiment_ids=list(candidates)),
         verdicts=verdicts,
         notes=[
-            *(note for row in new for note in notes_on(row, old, _differences(store, row, old))),
+            *(note for row, found in known for note in notes_on(row, old, found)),
             *notes_of_verdicts(store, new, verdicts, dict.fromkeys(candidates, examples)),
         ],
         n_compared=dict.fromkeys(candidates, len(examples)),

@@ -183,7 +183,8 @@ def evaluate_comparative(
             **settings,
         )
     except ValidationError as error:
-        raise InputError(first_problem(error, "evaluate_comparative")) from (error if error.error_count() > 1 else None)
+        problem = first_problem(error, "evaluate_comparative", ComparisonSpec)
+        raise InputError(problem) from (error if error.error_count() > 1 else None)
     result = ComparativeResult(compare(spec))
     _report_failures(result)
     return result

@@ -7,6 +7,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from evalflows.analysis.differences import ExperimentPair, MetricReader, publish_differences
@@ -19,7 +20,7 @@ from evalflows.reports.decisions import Decision, decisions_named, with_limits
 from evalflows.specs.errors import InputError, names_to_choose, short
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import RULE_FIELDS, GateSpec
-from evalflows.specs.metric_names import sliced_metric
+from evalflows.specs.metric_names import kept_apart, sliced_metric
 from evalflows.specs.values import identifier, stored
 from evalflows.store.queries.conclusions import approvals
 from evalflows.store.queries.shared_examples import check_slices
@@ -51,7 +52,8 @@ class Decided:
 
     recorded: Recorded
     decisions: Sequence[Decision]  # with what limits them
-    report: "Callable[[], GateReport | ExperimentsReport]"  # the latter without a gate
+    # The latter without a gate. True: with all examples that got worse.
+    report: "Callable[[bool], GateReport | ExperimentsReport]"
 
 
 @contextmanager
@@ -77,20 +79,31 @@ def decide_results(
     cluster: str | None = None,
     slices: Sequence[str] = (),
     *,
+    directions: Mapping[str, bool] = MappingProxyType({}),
     only_shared: bool = False,
     where: str = "rules",
 ) -> Decided:
     """Decide the gates of `rules` on results of systems, the first of which is the baseline; keep all of it in a store,
     if there is one.
 
-    `slices` are fields for each of whose values the rules hold too. Examples that a candidate lacks are missing, with
-    `only_shared` left out. `where` is where the rules are from. Raise InputError for results that cannot be compared,
-    and for rules on metrics or slices that they do not have.
+    `slices` are fields for each of whose values the rules hold too, and `directions` say of metrics, by the names that
+    options give, whether higher is better. Examples that a candidate lacks are missing, with `only_shared` left out.
+    `where` is where the rules are from. Raise InputError for results that cannot be compared, and for rules on metrics
+    or slices, and directions of metrics, that they do not have.
     """
     for field in slices:
         rules = {**rules, "gates": [_within(gate, systems, field) for gate in rules.get("gates", ())]}
+    declared = rules.get("metrics") or {}
+    given = {
+        (metric := kept_apart(name)): {**declared.get(metric, {}), "higher_is_better": is_higher}
+        for name, is_higher in directions.items()
+    }
+    rules = {**rules, "metrics": {**declared, **given}}
     made = recorded(systems, rules, cluster=cluster, only_shared=only_shared, where=where)
     spec, rows = made.spec, made.rows
+    named = [kept_apart(name) for system in made.systems for name in system.results.metrics]
+    for name, is_higher in directions.items():
+        _check_metric(f"--{'higher' if is_higher else 'lower'}-is-better", kept_apart(name), named)
     baseline, candidates = (rows[0], rows[1:]) if rows[1:] else (None, rows)
     scores = ScoresReader(made.systems)
     reader = scores if store is None else MetricReader(store)
@@ -130,7 +143,7 @@ def approved_results(name: str) -> tuple[list[SystemResults], dict[str, dict[str
         raise InputError(f"{source}: got no approved experiment of that name in {store.layout.root}, wanted one")
     (found,) = ask(store, (_APPROVED, [experiments[0].experiment_id]))
     rows = [
-        {"scores": {metric: value}, "id": one, "repetition": number, "error": error}
+        {"scores": {metric: value}, "id": one, "repetition": number, "error": error, "reasons": {metric: error}}
         for one, number, metric, value, error in found
     ]
     if not rows:
@@ -142,14 +155,33 @@ def approved_results(name: str) -> tuple[list[SystemResults], dict[str, dict[str
 
 
 def _report(
-    store: Store, decisions: Sequence[Decision], rows: Sequence[ExperimentRow]
+    store: Store, decisions: Sequence[Decision], rows: Sequence[ExperimentRow], is_whole: bool
 ) -> "GateReport | ExperimentsReport":
     from evalflows.reports.experiment_report import experiments_report
     from evalflows.reports.markdown_pages import gate_report
     from evalflows.reports.results import results_of
 
     ids = [row.experiment_id for row in rows]
-    return gate_report(store, decisions) if decisions else experiments_report(store, ids, results_of(store, ids))
+    if decisions:
+        of_gates = gate_report(store, decisions)
+        reports = [_with_all_worst(store, report) for report in of_gates.reports] if is_whole else of_gates.reports
+        return replace(of_gates, reports=reports)
+    report = experiments_report(store, ids, results_of(store, ids))
+    return _with_all_worst(store, report) if is_whole else report
+
+
+def _with_all_worst(store: Store, report: "ExperimentsReport") -> "ExperimentsReport":
+    """Return a report with all examples that got worse by the metric of which it has some."""
+    from evalflows.reports.worst import all_worst
+
+    if report.worst is None:
+        return report
+    examples = [
+        found
+        for one in report.worst.examples
+        for found in all_worst(store, [one.experiment_id], [one.metric], one.baseline_experiment_id, hidden=frozenset())
+    ]
+    return replace(report, worst=replace(report.worst, examples=examples))
 
 
 def decide(
@@ -224,10 +256,13 @@ def _within(gate: Mapping[str, Any], systems: Sequence[SystemResults], field: st
 def _check_metrics(gate: GateSpec, known: Sequence[str]) -> None:
     rules = [(kind, metric) for kind in RULE_FIELDS for metric in getattr(gate, kind)]
     for kind, metric in rules:
-        if (name := sliced_metric(metric).metric) not in known:
-            where = OPTIONS[kind] if gate.name == OWN and kind in OPTIONS else f"gate {gate.name!r}: {kind}:"
-            choices = names_to_choose(name, dict.fromkeys(known))
-            raise InputError(f"{where} {name}: got no such metric, wanted {choices}")
+        where = OPTIONS[kind] if gate.name == OWN and kind in OPTIONS else f"gate {gate.name!r}: {kind}:"
+        _check_metric(where, sliced_metric(metric).metric, known)
+
+
+def _check_metric(where: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise InputError(f"{where} {name}: got no such metric, wanted {names_to_choose(name, known)}")
 
 
 def _system(side: Any, name: str) -> SystemResults:

@@ -10,10 +10,11 @@ import numpy as np
 
 from evalflows.analysis.differences import MetricReader, estimate_rows, verdicts_on
 from evalflows.analysis.gate_evaluation import GateEvaluation
+from evalflows.harnesses.assembling import ResultRow
 from evalflows.harnesses.recording import Recorded, RecordedSystem, RunsOfMetric
 from evalflows.reports.decisions import STORED, Decision, Tested, limits_of_figures, with_search
-from evalflows.specs import hints
 from evalflows.specs.frozen import dataclass
+from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, base_metric, kept_apart
 from evalflows.specs.thinking import IN_JSON
 from evalflows.store.queries.conclusions import VERDICT_FIELDS
@@ -131,22 +132,23 @@ class ScoresInMemory:
             found.append(decision)
         return found
 
-    def report(self) -> "GateReport | ExperimentsReport":
-        """Return the report of the decisions, or without one of the experiments."""
+    def report(self, is_whole: bool = False) -> "GateReport | ExperimentsReport":
+        """Return the report of the decisions, or without one of the experiments; `is_whole`: with all examples that got
+        worse."""
         from evalflows.reports.candidates import candidates_of_gates
         from evalflows.reports.experiment_report import ExperimentsReport
         from evalflows.reports.markdown_pages import GateReport
-        from evalflows.reports.worst import Worst, drops
+        from evalflows.reports.worst import SHOWN, Worst, drops
 
-        results = self.results
-        found = drops(results, self.decisions, self._is_higher_better, self._worst)
+        results, most = self.results, None if is_whole else SHOWN
+        found = drops(results, self.decisions, self._is_higher_better, lambda result: self._worst(result, most))
         nothing = "judge_checks drifts stepped panels types_apart invalid quarantine copies unpriced reduced_limits"
         others: dict[str, Any] = dict.fromkeys(nothing.split(), ())
         report = ExperimentsReport(
             experiments=[*map(self._overview, self.made.systems)],
             results=results,
             decisions=self.decisions,
-            worst=found and Worst(examples=[found[1]], command=hints.decide()),
+            worst=found and Worst(examples=[found[1]], command=None),
             failures=self._failures(),
             excluded={},
             thinking=[*self._thinking()],
@@ -266,7 +268,9 @@ class ScoresInMemory:
                 if row.has_failed:
                     found.setdefault((one.row.name, "target", str(row.error)), []).append(row.example_id)
                 for metric in (name for name, score in row.scores.items() if score is None):
-                    found.setdefault((one.row.name, kept_apart(metric), row.why_missing), []).append(row.example_id)
+                    found.setdefault((one.row.name, kept_apart(metric), row.why_missing(metric)), []).append(
+                        row.example_id
+                    )
         failures = [
             Failure(experiment=name, source=source, error=error, count=len(ids), trace=None, example_id=min(ids))
             for (name, source, error), ids in found.items()
@@ -284,9 +288,9 @@ class ScoresInMemory:
     def _is_higher_better(self, result: "Result") -> bool:
         return bool(self.made.spec.direction(base_metric(result.metric)).higher_is_better)
 
-    def _worst(self, result: "Result") -> "list[WorstItem]":
-        """Return the examples that got worse by a result, the worst first."""
-        from evalflows.reports.worst import SHOWN, WorstItem
+    def _worst(self, result: "Result", most: int | None) -> "list[WorstItem]":
+        """Return the examples that got worse by a result, the worst first: all, or at most so many."""
+        from evalflows.reports.worst import WorstItem
 
         ids = result.experiment_id, str(result.baseline_experiment_id)
         sides = [self.reader.system(identity) for identity in ids]
@@ -297,13 +301,14 @@ class ScoresInMemory:
             for side, places in zip(sides, (matched.candidate, matched.baseline), strict=True)
         )
         loss = np.nan_to_num(sign * (theirs - ours))
-        worst = [int(index) for index in np.argsort(-loss, kind="stable")[:SHOWN] if loss[index] > 0]
+        worst = [int(index) for index in np.argsort(-loss, kind="stable")[:most] if loss[index] > 0]
         examples = sides[0].examples.rows(matched.candidate[worst].tolist())
         given = [next(raw for raw in side.results.metrics if kept_apart(raw) == name) for side in sides]
-        directions = [*zip(sides, given, (sign, -sign), strict=True)]
+        rows_of = [grouped((row.example_id, row) for row in side.results.rows) for side in sides]
+        directions = [*zip(sides, rows_of, given, (sign, -sign), strict=True)]
         items = []
         for index, example in zip(worst, examples, strict=True):
-            new, old = (_shown(side, example.example_id, given, of) for side, given, of in directions)
+            new, old = (_shown(side, rows[example.example_id], name, of) for side, rows, name, of in directions)
             items.append(
                 WorstItem(
                     example_id=example.example_id,
@@ -334,9 +339,9 @@ class _Shown:
     missing: int  # repetitions
 
 
-def _shown(side: RecordedSystem, example: str, given: str, sign: float) -> _Shown:
-    """Return the answer of a side by the score that its file calls `given`; `sign` is 1 if the lowest is shown."""
-    rows = [row for row in side.results.rows if row.example_id == example]
+def _shown(side: RecordedSystem, rows: Sequence[ResultRow], given: str, sign: float) -> _Shown:
+    """Return the answer of a side to an example by the score that its file calls `given`; `sign` is 1 if the lowest is
+    shown."""
     lacks = [given in row.scores and row.scores[given] is None for row in rows]
 
     def place(index: int) -> tuple[bool, bool, float, int]:
@@ -347,7 +352,7 @@ def _shown(side: RecordedSystem, example: str, given: str, sign: float) -> _Show
     row = rows[first]
     return _Shown(
         outputs=None if row.output is None or row.has_failed else to_json(row.output),
-        error=row.why_missing if lacks[first] else row.error if row.has_failed else None,
+        error=row.why_missing(given) if lacks[first] else row.error if row.has_failed else None,
         missing=sum(lacks) + side.row.repetitions - len(rows),
     )
 

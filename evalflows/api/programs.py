@@ -60,7 +60,8 @@ def spec_of(
         }
         return ExperimentSpec.model_validate(given)
     except ValidationError as error:
-        raise InputError(first_problem(error, "evaluate")) from (error if error.error_count() > 1 else None)
+        problem = first_problem(error, "evaluate", ExperimentSpec)
+        raise InputError(problem) from (error if error.error_count() > 1 else None)
 
 
 def result_of(spec: ExperimentSpec) -> ExperimentResult:

@@ -71,7 +71,7 @@ def dataset_from_traces(
     try:
         selection = TraceSelection.model_validate(given)
     except ValidationError as error:
-        raise InputError(first_problem(error, "dataset from traces")) from None
+        raise InputError(first_problem(error, "dataset from traces", TraceSelection)) from None
     if as_users is None:
         return add_traces(Store(), name, selection)
     if scope != "sessions" or turns or mapper is not None:

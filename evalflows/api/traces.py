@@ -122,7 +122,7 @@ def run_batched_evaluation(
             **settings,
         )
     except ValidationError as error:
-        raise InputError(first_problem(error, "run_batched_evaluation")) from None
+        raise InputError(first_problem(error, "run_batched_evaluation", TraceEvaluationSpec)) from None
     if resume_from is not None and resume_from.cursor is None:
         raise InputError("resume_from: got a token without a cursor, wanted the resume_token of a result")
     resume = resume_from.cursor if resume_from is not None else None

@@ -14,9 +14,8 @@ from evalflows.cli.decisions import decisions_section, end_undecided, limits_sec
 from evalflows.cli.late_commands import print_json, with_one_line_errors
 from evalflows.cli.output import Text, console, echo_error
 from evalflows.cli.sections import IN_BRIEF, lines_section, print_sections
-from evalflows.cli.show import results_sections, verdicts_section
+from evalflows.cli.show import MOST_WORST, results_sections, verdicts_section
 from evalflows.reports.results import Result
-from evalflows.specs import hints
 from evalflows.specs.errors import GateFailedError, InputError, names_to_choose, short
 from evalflows.specs.escaping import one_line
 from evalflows.specs.metric_names import kept_apart
@@ -142,16 +141,21 @@ def decide(
     wanted = [f"--{name}" for name, path in files.items() if path and path != "-"]
     if wanted and not given.get("gates"):
         raise InputError(f"{wanted[0]}: got no rule, wanted one: these files describe decisions")
-    for name in (*lower, *higher):
-        if name in lower and name in higher:
-            raise InputError(f"--higher-is-better: got {name!r}, which --lower-is-better has too, wanted one of them")
-        given.setdefault("metrics", {}).setdefault(kept_apart(name), {})["higher_is_better"] = name in higher
+    if both := {*lower} & {*higher}:
+        raise InputError(f"--higher-is-better: got {min(both)!r}, which --lower-is-better has too, wanted one of them")
     is_needed = ci_files.evidence is not None or needs_store(given)
     with store_for(Layout.at().root if is_kept else None, is_needed=is_needed) as store:
         decided = decide_results(
-            store, systems, given, cluster, slices, only_shared=only_shared, where=rules or "rules"
+            store,
+            systems,
+            given,
+            cluster,
+            slices,
+            directions={name: name in higher for name in (*lower, *higher)},
+            only_shared=only_shared,
+            where=rules or "rules",
         )
-        report, decisions = decided.report(), decided.decisions
+        report, decisions = decided.report(is_whole and not is_json), decided.decisions
         if isinstance(report, GateReport):
             shown, candidates = report.reports, report.candidates
             ci_files.write(store, report, is_kept=is_kept)
@@ -159,7 +163,7 @@ def decide(
             shown, candidates = [report], []
         if is_json:
             of_gate = report.document if isinstance(report, GateReport) else None
-            content = of_gate or document(shown, next_command=hints.decide())
+            content = of_gate or document(shown, next_command=None)
             print_json({"read": read_sentence(systems), "notes": decided.recorded.notes, **content})
         else:
             out = console()
@@ -170,10 +174,13 @@ def decide(
             )
             for number, single in enumerate(shown, start=1):
                 limits = limits_section(candidates) if number == len(shown) else None
-                sections += results_sections(replace(single, hides_final=False), out.width, limits=limits)[:-1]
+                most = None if is_whole else MOST_WORST
+                single = replace(single, hides_final=False)
+                sections += results_sections(single, out.width, limits=limits, most_worst=most)[:-1]
             if not decisions:
                 sections.append(lines_section(map(Text, _detectable(shown[0].results)), is_apart=True))
-            sections = [replace(section, count=None) for section in sections]  # --all shows no more of these
+            # --all shows all examples that got worse, and no more of what else is counted
+            sections = [one if one.what == "example" else replace(one, count=None) for one in sections]
             print_sections(out, sections, sys.maxsize if is_whole else IN_BRIEF, "--all")
     if is_kept and store is not None:
         echo_error(f"kept in {store.layout.root}: {', '.join(row.experiment_id for row in decided.recorded.rows)}")
@@ -188,18 +195,12 @@ def _rules(path: str | None) -> dict[str, Any]:
         return {}
     from evalflows.api.deciding import RULES
     from evalflows.specs.files import load_text, read_text
-    from evalflows.specs.gate import GateSpec
 
     content = load_text(read_text(path), path, wanted="gates")
-    if not content.get("gates"):
+    if not (gates := content.get("gates")):
         raise InputError(f"{path}: got no gates, wanted a spec with gates")
-    for number, gate in enumerate(content["gates"]):
-        where = f"{path}: gates.{number}"
-        if not isinstance(gate, dict):
-            raise InputError(f"{path}: gates: got {short(content['gates'])}, wanted a list of gates")
-        if unknown := next((name for name in gate if name not in GateSpec.model_fields), None):
-            fields = ", ".join(GateSpec.model_fields)
-            raise InputError(f"{where}.{unknown}: no such field, wanted one of: {fields}")
+    if not isinstance(gates, list) or not all(isinstance(gate, dict) for gate in gates):
+        raise InputError(f"{path}: gates: got {short(gates)}, wanted a list of gates")
     return {name: content[name] for name in RULES if name in content}
 
 

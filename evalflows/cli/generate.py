@@ -134,8 +134,10 @@ def _plan_text(generation: "Generation") -> str:
     from evalflows.llm.prices import LONG_ANSWER
 
     cost = "cost unknown" if generation.usd is None else f"at most about {usd(generation.usd)} USD"
-    n = len(generation.tasks)
-    calls = f"{n} call{'s' * (n != 1)} to {generation.model} ({generation.name}); earlier ones cost nothing"
+    n, known = len(generation.tasks), len(generation.tasks) - len(generation.paid)
+    calls = f"{n} call{'s' * (n != 1)} to {generation.model} ({generation.name})"
+    if known:
+        calls += f", of which {known} {'are' if known > 1 else 'is'} in the ledger and not paid again"
     if generation.connection.embedding_model:
         calls += ", and embeddings of the questions"
     return f"{calls}: {cost}, if no answer has more than {LONG_ANSWER} tokens"
@@ -143,8 +145,10 @@ def _plan_text(generation: "Generation") -> str:
 
 def _print_plan(generation: "Generation", form: str) -> None:
     if form == "json":
+        known = len(generation.tasks) - len(generation.paid)
         plan = {"model": generation.model, "connection": generation.name, "calls": len(generation.tasks)}
-        print_json(plan | {"usd_at_most": generation.usd, "budget_usd": generation.budget_usd})
+        costs = {"in_ledger": known, "usd_at_most": generation.usd, "budget_usd": generation.budget_usd}
+        print_json(plan | costs)
         return
     echo(one_line(_plan_text(generation)))
     if generation.budget_usd is not None and (generation.usd or 0) > generation.budget_usd:

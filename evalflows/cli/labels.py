@@ -68,7 +68,7 @@ def import_(path: str, metric: str | None, labeller: str | None, machine: str | 
 @FORMAT
 @with_one_line_errors
 def list_(form: str) -> None:
-    """List the imported labels by file, newest first."""
+    """List the imported labels by file, and feedback by day, newest first."""
     with store_to_list() as store:
         rows = listed_batches(store)
     if form == "json":
@@ -78,14 +78,14 @@ def list_(form: str) -> None:
         echo(f"no labels yet: {hints.import_labels().code} imports some")
         return
     timed = any(row.n_timed for row in rows)
-    columns = ("from", "metrics", "labels", *(("took", "USD each") if timed else ()))
-    columns = (*columns, "labellers", "experiments", "imported (UTC)", "batch")
-    out = table(*columns, headings=1, wrapped=("from", "metrics", "experiments"))
+    efforts = ("took", "USD each") if timed else ()
+    columns = ("from", "experiments", "metrics", "labels", *efforts, "labellers", "imported (UTC)")
+    out = table(*columns, headings=2, wrapped=("from", "experiments", "metrics"))
     for row in rows:
         took = "" if row.median_seconds is None else f"{row.median_seconds:.0f} s"
-        efforts = (took, "" if row.usd_per_label is None else f"{row.usd_per_label:.2g}") if timed else ()
-        counts, when = (str(row.n_labels), *efforts, str(row.n_labellers)), f"{row.imported_at:%Y-%m-%d %H:%M}"
-        out.add_row(row.source, row.metrics, *counts, row.experiments or "", when, row.batch_id)
+        effort = (took, "" if row.usd_per_label is None else f"{row.usd_per_label:.2g}") if timed else ()
+        counts, when = (str(row.n_labels), *effort, str(row.n_labellers)), f"{row.imported_at:%Y-%m-%d %H:%M}"
+        out.add_row(row.source, row.experiments or "", row.metrics, *counts, when)
     console().print(out)
 
 

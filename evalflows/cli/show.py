@@ -140,10 +140,14 @@ def _cells_table(cells: GridTable, metric: str, width: int) -> Table:
 
 
 def results_sections(
-    report: ExperimentsReport, width: int, calls_made: int | None = None, limits: Section | None = None
+    report: ExperimentsReport,
+    width: int,
+    calls_made: int | None = None,
+    limits: Section | None = None,
+    most_worst: int | None = MOST_WORST,
 ) -> list[Section]:
-    """Return the metrics, the worst examples, the limits of decisions, what restricts the results, and the state of the
-    experiments."""
+    """Return the metrics, the worst examples (at most so many; None: all of the report), the limits of decisions, what
+    restricts the results, and the state of the experiments."""
     remarks = report.remarks
     elsewhere = ("failure", "quarantine") if limits else ("failure",)  # decisions say the latter, too
     notes = [remark_line(remark) for remark in remarks if remark.kind not in elsewhere]
@@ -168,7 +172,7 @@ def results_sections(
         replace(metrics, least=0) if report.grids else metrics,
         *map(_confusion_section, report.confusions),
         lines_section(map(Text, report.by_field), "field", least=min(1, len(report.by_field))),
-        *worst_sections(report.worst, min(width, MAX_WIDTH)),
+        *worst_sections(report.worst, min(width, MAX_WIDTH), most_worst),
         *([lines_section([Text(HIDDEN)])] if report.hides_final else []),
         *([limits] if limits else []),
         lines_section(notes, least=least, is_apart=limits is None),
@@ -248,7 +252,7 @@ def _measures_last(results: Sequence[Result]) -> list[Result]:
     return sorted(results, key=place)
 
 
-def worst_sections(worst: Worst | None, width: int) -> Iterator[Section]:
+def worst_sections(worst: Worst | None, width: int, most: int | None = MOST_WORST) -> Iterator[Section]:
     """Yield the worst examples in two lines each, every example once, below what they are worst by."""
     if worst is None:
         return
@@ -263,22 +267,27 @@ def worst_sections(worst: Worst | None, width: int) -> Iterator[Section]:
         heading=lambda n: heading if count is None or n == count else f"{heading}, {n} of {count}",
         lines=[_brief(*pair, width, named=len(worst.examples) > 1) for pair in items.values()],
         count=count,
+        most=most,
     )
 
 
 def worst_section(
-    *, heading: Callable[[int], str], lines: Sequence[Sequence[str]], count: int | None = None
+    *,
+    heading: Callable[[int], str],
+    lines: Sequence[Sequence[str]],
+    count: int | None = None,
+    most: int | None = MOST_WORST,
 ) -> Section:
     """Return the first of some examples in a few lines each, below a heading for as many as are shown.
 
     `count` is the number of all; None if it says nothing.
     """
-    most = list(lines)[:MOST_WORST]
+    first = list(lines)[:most]
 
     def draw(rows: Sequence[Sequence[str]]) -> RenderableType:
         return Group(Text(heading(len(rows)), "bold"), *(Text(f"  {line}") for row in rows for line in row))
 
-    return Section(items=most, draw=draw, what="example", least=min(1, len(most)), count=count, is_apart=True)
+    return Section(items=first, draw=draw, what="example", least=min(1, len(first)), count=count, is_apart=True)
 
 
 def _brief(examples: WorstExamples, item: WorstItem, width: int, *, named: bool) -> list[str]:
@@ -294,7 +303,8 @@ def print_worst(out: Console, worst: Worst | None) -> None:
         out.print()
         for examples in worst.examples:
             print_examples(out, examples)
-        echo(one_line(f"all of them: {worst.command}"))
+        if worst.command:
+            echo(one_line(f"all of them: {worst.command}"))
 
 
 def print_examples(out: Console, examples: WorstExamples) -> None:

@@ -205,9 +205,7 @@ def _columns(text: str | None, form: str) -> TraceColumns | None:
     try:
         return TraceColumns.model_validate({name.strip(): (column or name).strip() for name, _, column in pairs})
     except ValidationError as error:
-        raise InputError(
-            f"{first_problem(error, '--columns')}, wanted any of {', '.join(TraceColumns.model_fields)}"
-        ) from None
+        raise InputError(first_problem(error, "--columns", TraceColumns)) from None
 
 
 def _json_filter(text: str) -> str:

@@ -42,7 +42,7 @@ def load_expectations(source: Sequence[Expectation] | str | None) -> list[Expect
     try:
         return _EXPECTATIONS.validate_python(expectations)
     except ValidationError as error:
-        raise InputError(first_problem(error, source)) from error
+        raise InputError(first_problem(error, source, list[Expectation])) from error
 
 
 def suite_results(store: Store, dataset: DatasetSpec) -> list[dict[str, Any]]:

@@ -76,7 +76,7 @@ def _parsed(kind: Any, content: object, where: str) -> Any:
     try:
         return TypeAdapter(kind).validate_python(content)
     except ValidationError as error:
-        raise InputError(first_problem(error, where)) from error
+        raise InputError(first_problem(error, where, kind)) from error
 
 
 def experiments_again(references: Sequence[str], judges: GivenJudges | None = None) -> ExperimentSpec:

@@ -336,7 +336,7 @@ def _check_target(target: TargetSpec, spec: ExperimentSpec, examples: Sequence[E
         _check_calls_are_recorded(f"target {target.name!r}", spec)
     made = make_target(target, lambda _: _never, examples, store)
     if isinstance(target, ConversationTarget):
-        for name, model in target.connections:
+        for name, model in dict.fromkeys(target.connections):
             _check_connection(name, model, f"target {target.name!r}", spec)
         if not isinstance(target.target, ChatTarget) and any(has_reference(example.inputs) for example in examples):
             got = f"messages with files for a {target.target.kind} target"

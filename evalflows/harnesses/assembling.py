@@ -46,16 +46,16 @@ class ResultRow:
     fields: Mapping[str, Any] = field(default_factory=dict)  # what clusters and slices can name
     scores: Mapping[str, float | None] = field(default_factory=dict)  # by metric; None if it is missing
     error: str | None = None  # why scores are missing
+    reasons: Mapping[str, str] = field(default_factory=dict)  # the same of single metrics
 
     @property
     def has_failed(self) -> bool:
         """Whether an error is all that it has."""
         return self.error is not None and all(score is None for score in self.scores.values())
 
-    @property
-    def why_missing(self) -> str:
-        """Why a score that is None is missing."""
-        return self.error or "the file has no score"
+    def why_missing(self, metric: str) -> str:
+        """Return why a score that is None is missing."""
+        return self.reasons.get(metric) or self.error or "the file has no score"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +138,12 @@ def number(value: Any, *where: str) -> float | None:
     return None if isnan(found) else found
 
 
+def _reasons(given: Row, scores: Mapping[str, float | None]) -> dict[str, str]:
+    """Return why scores are missing of which a file says it by a word in their place, such as `N/A`."""
+    missing = [name for name, score in scores.items() if score is None and not is_blank(given[name])]
+    return {name: f"the file has {short(given[name])}" for name in missing}
+
+
 def with_columns(system: SystemResults, wanted: Collection[str]) -> SystemResults:
     """Return results in which those columns of the file that are wanted as metrics are.
 
@@ -150,8 +156,10 @@ def with_columns(system: SystemResults, wanted: Collection[str]) -> SystemResult
     rows = []
     for row in system.rows:
         where = f"{system.source}: result {row.number}"
-        scores = {name: number(row.fields.get(name), where, name) for name in names}
-        rows.append(replace(row, scores={**row.scores, **scores}))
+        given = {name: row.fields.get(name) for name in names}
+        scores = {name: number(value, where, name) for name, value in given.items()}
+        reasons = row.reasons if row.error else {**row.reasons, **_reasons(given, scores)}
+        rows.append(replace(row, scores={**row.scores, **scores}, reasons=reasons))
     return replace(system, rows=rows)
 
 
@@ -168,12 +176,15 @@ def assembled(rows: Sequence[Row], kind: Format, source: str) -> Iterator[System
         repetition = int(number(count, where, "repetition") or 0)
         while count is None and kind.repeats and (identity, repetition) in answers:
             repetition += 1
-        answer = answers.setdefault((identity, repetition), {"scores": {}, "fields": {}, "number": index})
+        new = {"scores": {}, "fields": {}, "reasons": {}, "number": index}
+        answer = answers.setdefault((identity, repetition), new)
         scores, metadata = flattened(row.get("scores") or {}), row.get("metadata")
         if scores.keys() & answer["scores"].keys():
             of = "" if count is None else f" in repetition {count}"
             raise InputError(f"{where}: got the id {short(identity)} twice{of}, wanted it once")
-        answer["scores"] |= {name: number(score, where, name) for name, score in scores.items()}
+        numbers = {name: number(score, where, name) for name, score in scores.items()}
+        answer["scores"] |= numbers
+        answer["reasons"] |= row.get("reasons") or ({} if found["error"] else _reasons(scores, numbers))
         answer["fields"] |= metadata if isinstance(metadata, Mapping) else {}
         answer |= {field: value for field, value in found.items() if value is not None}
     lowest, unfinished = min(key[1] for answers in systems.values() for key in answers), at(rows[0], "unfinished")

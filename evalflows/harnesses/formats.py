@@ -155,15 +155,16 @@ def _provider_and_prompt(row: Row) -> tuple[Any, str]:
 def read_deepeval(run: Any, source: str) -> Iterator[Row]:
     for case in [*(run.get("testCases") or ()), *(run.get("conversationalTestCases") or ())]:
         metrics = case.get("metricsData") or ()
-        errors = [each["error"] for each in metrics if each.get("error")]
-        scores = {each["name"]: None if each.get("error") else each.get("score") for each in metrics}
+        errors = {each["name"]: each["error"] for each in metrics if each.get("error")}
+        scores = {each["name"]: None if each["name"] in errors else each.get("score") for each in metrics}
         yield {
             "inputs": first(case, ("input", "turns", "scenario")),
             "reference": first(case, ("expectedOutput", "expectedOutcome")),
             "output": case.get("actualOutput"),
             "scores": {"success": None if errors else case.get("success"), **scores},
             "metadata": case.get("metadata"),
-            "error": "; ".join(errors),
+            "error": "; ".join(errors.values()),
+            "reasons": errors,
         }
 
 

@@ -461,7 +461,8 @@ def _scores(system: SystemResults, owner: str) -> dict[str, list[Any]]:
         "data_type": [None if value is None else "NUMERIC" for value in values],
         "status": statuses,
         "error": [
-            row.why_missing if status == "failed" else None for (_, row, _), status in zip(rows, statuses, strict=True)
+            row.why_missing(metric) if status == "failed" else None
+            for (_, row, metric), status in zip(rows, statuses, strict=True)
         ],
         "evaluator": metrics,
         "evaluator_version": [EVALUATOR_VERSION] * len(rows),

@@ -92,7 +92,7 @@ def _connection(where: str, fields: object) -> ConnectionSpec:
     try:
         return _KINDS[kind].model_validate(fields)
     except ValidationError as error:
-        raise InputError(first_problem(error, where)) from None
+        raise InputError(first_problem(error, where, _KINDS[kind])) from None
 
 
 def require_sdk(name: str, connection: ConnectionSpec) -> None:

@@ -243,7 +243,7 @@ def _decide(
     try:
         gate = GateSpec.model_validate({"name": claim.name, "min_examples": claim.min_examples, **claim.rules})
     except ValidationError as error:
-        raise InputError(first_problem(error, claim.metric)) from None
+        raise InputError(first_problem(error, claim.metric, GateSpec)) from None
     chosen = _identity(_default_experiment(claim.metric) if candidate is None else candidate)
     _check(claim, chosen)
     return decide_on(chosen, _resolve_baseline(baseline), gate, confidence_level)

@@ -444,9 +444,10 @@ def _cells(result: Result, differences: Mapping[tuple[str, str], Sequence[str]])
 
 
 def worst_part(worst: Worst) -> str:
-    """Return the worst examples, and the command that lists all of them."""
+    """Return the worst examples, and the command that lists all of them, if there is one."""
     parts = [part for examples in worst.examples for part in _worst_examples(examples)]
-    return "\n\n".join([*parts, f"All of them: {code(worst.command.command)}"])
+    command = [f"All of them: {code(worst.command.command)}"] if worst.command else []
+    return "\n\n".join([*parts, *command])
 
 
 def _worst_examples(examples: WorstExamples) -> Iterator[str]:

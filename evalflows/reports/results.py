@@ -44,8 +44,8 @@ Severity = Literal["bad", "warning", "note"]
 
 RemarkKind = Literal[
     "budget", "missing", "undecided", "drift", "controls", "bundle", "people", "types", "thinking", "invalid",
-    "quarantine", "copies", "stepped", "panel", "failure", "estimated", "not_applicable", "no_range", "few", "rare",
-    "family", "connection", "batched", "validated", "bundled", "tried",
+    "quarantine", "copies", "stepped", "panel", "failure", "estimated", "not_applicable", "no_interval", "no_range",
+    "few", "rare", "family", "connection", "batched", "validated", "bundled", "tried",
 ]  # fmt: skip
 
 SEVERITIES: dict[RemarkKind, Severity] = {
@@ -66,6 +66,7 @@ SEVERITIES: dict[RemarkKind, Severity] = {
     "failure": "warning",  # an error of a target or an evaluator
     "estimated": "warning",  # cost
     "not_applicable": "note",
+    "no_interval": "note",
     "no_range": "note",
     "few": "note",  # why an interval is less reliable than stated
     "rare": "note",  # why the interval of a significant difference includes 0
@@ -466,7 +467,7 @@ def by_severity(remarks: Iterable[Remark]) -> list[Remark]:
 
 def remarks_on(results: Sequence[Result]) -> list[Remark]:
     """Return what is missing, the reasons for not enough evidence, and what was left out, the worst first."""
-    makers = (_missing, _reasons, _not_applicable, _no_range, _few, _rare, _families)
+    makers = (_missing, _reasons, _not_applicable, _no_interval, _no_range, _few, _rare, _families)
     return by_severity(remark for make in makers for remark in make(results))
 
 
@@ -493,6 +494,15 @@ def _not_applicable(results: Sequence[Result]) -> Iterator[Remark]:
         if result.not_applicable and not result.scored and not result.missing and result.metric not in MEASURES:
             text = f"{result.metric} does not apply to any of the {result.not_applicable} answers of {result.target}"
             yield Remark("not_applicable", text)
+
+
+def _no_interval(results: Sequence[Result]) -> Iterator[Remark]:
+    """Yield why means have no interval, each reason once with its metrics; of a difference, the verdict gives it."""
+    compared = {result.metric for result in results if result.baseline_experiment_id is not None}
+    alone = [result for result in results if result.metric not in compared and result.is_worth_showing]
+    lacking = [result for result in alone if result.mean is not None and result.ci_low is None and result.reason]
+    for reason, names in grouped((result.reason, result.metric) for result in lacking).items():
+        yield Remark("no_interval", f"no interval of {', '.join(dict.fromkeys(names))}: {reason}")
 
 
 def _no_range(results: Sequence[Result]) -> Iterator[Remark]:

@@ -337,10 +337,10 @@ class WorstExamples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worst:
-    """What to show: at most SHOWN examples in all, and the command that lists all of them."""
+    """What to show: at most SHOWN examples in all, and the command that lists all of them, if they are kept."""
 
     examples: Sequence[WorstExamples]
-    command: Hint
+    command: Hint | None
 
 
 def worst_of(store: Store, results: Sequence[Result], decisions: Sequence[Decision], hidden: Set[str]) -> Worst | None:

@@ -1,14 +1,17 @@
 """Exceptions, the kinds of errors, and errors in words."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
 MOST = 10
 """Names in a message."""
+
+MOST_FIELDS = 20
+"""Fields of a spec in a message."""
 
 ErrorKind = Literal[
     "rate_limited",  # the provider refused for now: HTTP 429
@@ -76,6 +79,10 @@ def names_to_choose(name: str, known: Iterable[str], others: Iterable[str] = (),
     names = list(dict.fromkeys(known))
     if close := get_close_matches(name, dict.fromkeys([*names, *others]), n=3):
         return " or ".join(close)
+    return _one_of(names, most)
+
+
+def _one_of(names: Sequence[str], most: int) -> str:
     return f"one of: {', '.join(names[:most]) or 'none yet'}{', …' if len(names) > most else ''}"
 
 
@@ -174,10 +181,10 @@ class CallError(Exception):
         self.finish_reason: str | None = None
 
 
-def first_problem(error: "ValidationError", where: str, kinds: Sequence[str] = ()) -> str:
+def first_problem(error: "ValidationError", where: str, of: Any = None) -> str:
     """Format a pydantic error as one line: the first problem, the value it got, and the number of further problems.
 
-    `kinds` are those that are possible, if a `kind` is missing.
+    `of` is the model that was wanted, or the type that consists of models: its fields and kinds are named.
     """
     problems = error.errors(include_url=False)
     # An unknown field is often a typo, and the cause of the other problems.
@@ -185,14 +192,17 @@ def first_problem(error: "ValidationError", where: str, kinds: Sequence[str] = (
     path = ".".join(str(key) for key in first["loc"])
     message, got = first["msg"].removeprefix("Value error, "), f", got {short(first['input'])}"
     if first["type"] == "extra_forbidden":
-        message, got = "no such field", ""
+        *place, name = first["loc"]
+        fields = [field for model in _models_at(of, place) for field in model.model_fields]
+        names = list(dict.fromkeys([*get_close_matches(str(name), fields), *fields]))  # the nearest first
+        message, got = f"no such field{f', wanted {_one_of(names, MOST_FIELDS)}' if names else ''}", ""
     elif first["type"] == "missing":
         message, got = "missing", ""
     elif first["type"] == "value_error":
         got = ""
     elif first["type"] in ("union_tag_not_found", "union_tag_invalid"):
-        context = first.get("ctx", {})
-        wanted = context.get("expected_tags", ", ".join(map(repr, kinds))).replace("'", "") or "a kind"
+        context, kinds = first.get("ctx", {}), ", ".join(_tags(_models_at(of, first["loc"])))
+        wanted = context.get("expected_tags", kinds).replace("'", "") or "a kind"
         message, got = f"kind: got {short(context['tag']) if 'tag' in context else 'none'}, wanted one of: {wanted}", ""
     elif first["type"] == "string_type" and isinstance(first["input"], bool):
         message, got = "wanted a text", f", got {first['input']}: in YAML, quote words such as 'no' and 'yes'"
@@ -200,6 +210,37 @@ def first_problem(error: "ValidationError", where: str, kinds: Sequence[str] = (
         message, got = f"got {short(first['input'])}, wanted {wanted}", ""
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{where}: {path + ': ' if path else ''}{message}{got}{more}"
+
+
+def _models_at(of: Any, place: Sequence[int | str]) -> list[Any]:
+    """Return the models that may stand at a place in a model: several if its kind is not known."""
+    models = [*_models_in(of)]
+    for key in place:
+        inner = [
+            each
+            for model in models
+            if key in model.model_fields
+            for each in _models_in(model.model_fields[key].annotation)
+        ]
+        models = (
+            inner or [model for model in models if str(key) in _tags([model])] or models
+        )  # else a number, or a name
+    return models
+
+
+def _models_in(of: Any) -> Iterator[Any]:
+    """Yield the models of which a type consists, such as a list or a union."""
+    if hasattr(of, "model_fields"):
+        yield of
+    for part in get_args(of):
+        yield from _models_in(part)
+
+
+def _tags(models: Iterable[Any]) -> Iterator[str]:
+    """Yield the kinds that models are of."""
+    for model in models:
+        if "kind" in model.model_fields:
+            yield from get_args(model.model_fields["kind"].annotation)
 
 
 def describe(error: BaseException) -> str:

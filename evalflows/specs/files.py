@@ -3,7 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from copy import copy, deepcopy
+from copy import copy
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -128,7 +128,7 @@ def make_spec(kind: type[Spec], content: dict[str, Any], changes: Sequence[str],
             for change in texts:
                 _apply(content, change, as_text=True)
             return make_spec(kind, content, [], where)
-        raise InputError(first_problem(error, where, _kinds(kind, content, error))) from error
+        raise InputError(first_problem(error, where, kind)) from error
 
 
 def _is_text_field(change: str, error: PydanticError) -> bool:
@@ -136,23 +136,6 @@ def _is_text_field(change: str, error: PydanticError) -> bool:
     keys = change.partition("=")[0].strip().split(".")
     wrong = [[str(key) for key in error["loc"]] for error in error.errors() if error["type"] == "string_type"]
     return any(loc[-1] == keys[-1] and [key for key in loc if key in keys] == keys for loc in wrong)
-
-
-def _kinds(kind: type[Spec], content: dict[str, Any], error: PydanticError) -> Sequence[str]:
-    """Return the kinds that are possible where `kind` is missing; Pydantic names them only for a wrong one."""
-    for fault in error.errors():
-        if fault["type"] == "union_tag_not_found" and isinstance(fault["input"], dict):
-            tried = deepcopy(content)
-            node: Any = tried
-            for key in fault["loc"]:
-                node = node[key] if not isinstance(node, dict) or key in node else node
-            node["kind"] = "?"
-            try:
-                kind.model_validate(tried)
-            except PydanticError as other:
-                found = [each["ctx"]["expected_tags"] for each in other.errors() if each["loc"] == fault["loc"]]
-                return [tag.strip("' ") for tags in found[:1] for tag in tags.split(",")]
-    return ()
 
 
 def _apply(content: dict[str, Any], change: str, *, as_text: bool = False) -> None:

@@ -230,9 +230,9 @@ def gate_against(baseline: str) -> Hint:
     return Hint(("gate", "SPEC", "--baseline", baseline))
 
 
-def decide(approved: str | None = None) -> Hint:
-    """Decide on files of results by a rule, or on one against an approved baseline."""
-    return Hint(("decide", f"approved:{approved}" if approved else "BASELINE", "CANDIDATE", "--metric", "NAME=MARGIN"))
+def decide(approved: str) -> Hint:
+    """Decide on a file of results against an approved baseline."""
+    return Hint(("decide", f"approved:{approved}", "CANDIDATE", "--metric", "NAME=MARGIN"))
 
 
 def windows(evaluation: str) -> Hint:

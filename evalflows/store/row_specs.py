@@ -37,7 +37,7 @@ def _stored(kind: type[Spec], text: str, owner: str) -> Spec:
     try:
         return cast("Spec", _parsed(kind, text))
     except ValidationError as error:
-        raise StorageError(first_problem(error, f"{owner}: the stored spec cannot be read")) from error
+        raise StorageError(first_problem(error, f"{owner}: the stored spec cannot be read", kind)) from error
 
 
 @lru_cache(CACHE_SIZE)

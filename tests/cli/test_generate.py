@@ -92,6 +92,8 @@ def test_each_kind_rests_on_passages_and_is_paid_once(store: Store) -> None:
         assert "8 calls paid" in out and endpoint.calls == 8
         out = generated("docs", "-n", "8")
         assert "0 drafts added" in out and "8 already in the dataset" in out and "0 calls paid" in out
+        plan = generated("docs", "-n", "10", "--plan")
+        assert "10 calls to m (mine), of which 8 are in the ledger and not paid again: at most about 0.00" in plan
         assert endpoint.calls == 8
     rows = {row["metadata"]["kind"]: row for row in rows_of("qa")}
     several, unanswerable = rows["several"], rows["unanswerable"]

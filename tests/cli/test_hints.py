@@ -159,8 +159,10 @@ def in_an_empty_store(reader: Reader, folder: Path) -> None:
     reader("plan", spec)
     scores = folder / "scores.jsonl"
     scores.write_text("".join(f'{{"id": {n}, "ok": {n % 2}}}\n' for n in range(40)))
-    reader.filled_in |= {"BASELINE": str(scores), "CANDIDATE": str(scores), "NAME=MARGIN": "ok=0.3"}
-    assert "PASS" in reader("decide", str(scores), str(scores), "--json", "-")["decide"].stdout
+    reader.filled_in |= {"CANDIDATE": str(scores), "NAME=MARGIN": "ok=0.3"}
+    reader.run("decide", str(scores), str(scores), "--store", code=0)
+    ((recorded,),) = rows("select experiment_id from experiments where name = 'baseline'")
+    assert "PASS" in reader("baseline", "approve", recorded)["decide"].stdout
     reader("export", "csv", str(folder / "csv"), "--only", "nope", code=2)
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from evalflows.cli.labels import labels
 from evalflows.cli.schema import schema_of
 from evalflows.engine.anchors import read_anchors
 from evalflows.specs.evaluator import AnchorsSpec
+from evalflows.store.records import new_id
 from evalflows.store.store import Store
 
 N = 200
@@ -92,6 +94,13 @@ def test_from_the_form_to_the_verdict_on_the_judge(truth: dict[str, float]) -> N
     board = said("judges")
     assert "judge-1" in board and "correct" in board
     jsonschema.validate(json.loads(said("judges", "--format", "json")), schema_of("labels judges"))
+
+
+def test_imports_and_days_of_feedback_are_one_table(store: Store, make: Callable[..., Any]) -> None:
+    for batch, source in (("feedback-2026-11-01", "a"), ("feedback-2026-11-02", "a"), (new_id("labels"), "form.csv")):
+        store.publish("labels", batch, [make("labels", label_id=batch, batch_id=batch, metric="m", source=source)])
+    done = CliRunner().invoke(labels, ["ls"], env={"COLUMNS": "80"})
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["from", "form.csv", "a", "a"]
 
 
 def test_what_has_a_label_is_not_asked_for_again(truth: dict[str, float]) -> None:

@@ -72,7 +72,7 @@ def test_wrong_options_are_refused_in_one_line(tmp_path: Path) -> None:
     path = written(tmp_path / "t.jsonl", line())
     for arguments, message in (
         (("--format", "langfuse"), f"{path}: line 1: got resourceSpans, wanted a trace, an observation or a score"),
-        (("--columns", "question=q"), "--columns: question: no such field, wanted any of input, output, started_at"),
+        (("--columns", "question=q"), "--columns: question: no such field, wanted one of: version, input, output"),
         (("--columns", "input=q", "--format", "otlp"), "--columns: got --format otlp, wanted them only for plain rows"),
     ):
         done = command("add", path, *arguments)

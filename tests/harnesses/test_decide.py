@@ -58,6 +58,8 @@ def test_a_command_decides_on_two_files(tmp_path: Path) -> None:
     assert (passed.exit_code, passed.stdout.splitlines()[2]) == (0, "PASS  gate decide: missing against old")
     failed = asked(old, new, "--metric", "correct=.05", "--all")
     assert "not shown" not in failed.stdout
+    assert failed.stdout.count("  1 → 0") == sum(OLD[one] > NEW[one] for one in OLD) > 3
+    assert re.search(r"not shown: \d+ examples: --all", asked(old, new, "--metric", "correct=.05").stdout)
     assert failed.exit_code == 1 and "FAIL  gate decide: new against old" in failed.stdout
     assert "broken correct is worse by more than 0.05: -0.200 " in failed.stdout
     assert asked(old, old, "--superiority", "correct").exit_code == 3
@@ -81,6 +83,7 @@ def test_a_command_decides_on_two_files(tmp_path: Path) -> None:
     assert (lower.exit_code, "PASS" in lower.stdout) == (0, True), "it fell, which is better"
     clustered = json.loads(asked(old, new, "--cluster", "topic", "--json", "-").stdout)
     assert "cluster" in json.dumps(clustered["remarks"]), "two clusters are too few"
+    assert clustered["next"] is None, "no command without placeholders"
 
     rules = tmp_path / "rules.yaml"
     rules.write_text(json.dumps({"gates": [{"name": "floor", "thresholds": {"correct": 0.5}}], "targets": "not read"}))
@@ -89,7 +92,8 @@ def test_a_command_decides_on_two_files(tmp_path: Path) -> None:
     assert "floor" in summary.read_text() and "evalflows explain" not in summary.read_text(), "nothing is kept"
     assert "got no rule" in asked(old, new, "--summary", str(summary)).stderr
     assert Store().query("select count(*) from source.experiments") == [(0,)], "nothing is kept"
-    kept = asked(old, new, "--metric", "correct=.05", "--store")
+    kept = asked(old, new, "--metric", "correct=.05", "--store", "--all")
+    assert kept.stdout.count("  1 → 0") == failed.stdout.count("  1 → 0")
     assert kept.exit_code == 1 and "kept in " in kept.stderr
     (rows,) = ask(Store(), ("select conclusion from decisions", []))
     assert rows == [("FAIL",)]
@@ -149,6 +153,7 @@ def test_a_store_changes_no_figure(tmp_path: Path, options: tuple[str, ...]) -> 
         (("OLD", "OTHER"), "got no id in both, such as 'q0' and 'x0', wanted results on the same examples"),
         (("OLD", "NEW", "--metric", "corect=.1"), "--metric corect: got no such metric, wanted correct"),
         (("OLD", "NEW", "--metric", "correct=-1"), "wanted a margin above 0"),
+        (("OLD", "NEW", "--lower-is-better", "corect"), "--lower-is-better corect: got no such metric, wanted correct"),
         (("OLD", "NEW", "--metric", "correct"), "--metric: got 'correct', wanted NAME=NUMBER"),
         (("OLD", "NEW", "--cluster", "tpic"), "cluster: got 'tpic', wanted a field of the rows: topic"),
         (("OLD", "NEW", "--slice", "tpic", "--metric", "correct=.1"), "slice: got 'tpic', wanted a field of the rows"),
@@ -197,6 +202,7 @@ def test_a_cell_that_is_no_number_is_missing_or_refused(tmp_path: Path) -> None:
         if (one["metric"], one["experiment"]) == ("tone", "words")
     )
     assert (metric["scored"], metric["missing"]) == (5, 35)
+    assert "5 x words, tone: the file has 'N/A' (example " in asked(old, str(tmp_path / "words.csv"), "--all").stdout
     empty = asked(old, table("empty.csv", ""), "--metric", "tone=.1")
     assert empty.exit_code == 3 and "40 of 40 values of tone are missing in empty" in empty.stdout
     for cells in (("1", "85%"), ("good", "0.5", "bad"), ("1", "0,5"), ("Infinity", "1")):

@@ -1,8 +1,12 @@
 """Numbers have as many digits as their interval bears."""
 
+from dataclasses import fields
+from typing import Any
+
 import pytest
 
 from evalflows.analysis.figures import estimate, figure, percent
+from evalflows.reports.results import Result, remarks_on
 
 
 @pytest.mark.parametrize(
@@ -44,3 +48,19 @@ def test_rounding_moves_no_end_onto_what_it_is_held_against() -> None:
 def test_nothing_is_negative_zero() -> None:
     assert figure(-0.0001, "contains", signed=True) == "+0.000"
     assert figure(-0.0001, "contains", digits=1) == "0.0"
+
+
+def test_the_reason_for_a_mean_without_an_interval_is_said_once_and_not_where_a_verdict_gives_its_own() -> None:
+    def result(metric: str, **given: Any) -> Result:
+        unknown = dict.fromkeys(field.name for field in fields(Result))
+        return Result(**{**unknown, "metric": metric, "target": "app", "scored": 3, "missing": 0, "mean": 1.0, **given})
+
+    rows = [
+        result("same", reason="no variation"),
+        result("length", reason="no variation"),
+        result("known", ci_low=0.5, ci_high=1.0),
+        result("both", reason="no variation"),
+        result("both", reason="no variation", baseline_experiment_id="exp-1", conclusion="better"),
+    ]
+    said = [remark.text for remark in remarks_on(rows) if remark.kind == "no_interval"]
+    assert said == ["no interval of same, length: no variation"]

@@ -100,7 +100,7 @@ def test_a_place_that_there_is_not_is_refused(path: Path, change: str, said: str
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("targets.0.modle=m", "FILE: targets.0.chat.modle: no such field"),
+        ("targets.0.modle=m", "FILE: targets.0.chat.modle: no such field, wanted one of: mode, model, name"),
         ("repetitions=many", "FILE: repetitions: got 'many', wanted a whole number"),
         ("targets.1.name=old", "FILE: targets: two are called 'old'"),
         ("baseline=none", "FILE: baseline: got 'none', wanted one of: old, new"),

@@ -34,7 +34,7 @@ REFUSED: list[tuple[Any, str, dict[str, str]]] = [
         ExperimentSpec,
         EXPERIMENT,
         {
-            "repetition: 3": "repetition: no such field",
+            "repetition: 3": "repetition: no such field, wanted one of: repetitions, name, ",
             "name: ''": "name: String should have at least 1 character, got ''",
             "name: 7": "name: got 7, wanted a text",
             "targets: []": "targets: List should have at least 1 item",
@@ -139,7 +139,7 @@ REFUSED: list[tuple[Any, str, dict[str, str]]] = [
             "use: contains, sample_by: split, sample_rate: 0.5": "sample_by: got no sample_rates",
             "use: contains, timeout_s: 0": "timeout_s: Input should be greater than 0",
             "use: cascade, tiers: [{use: cascade, tiers: [contains]}]": "tiers.0.tiers: no such field",
-            "use: cascade, tiers: [{use: contains, sample_rate: 0.5}]": "tiers.0.sample_rate: no such field",
+            "use: cascade, tiers: [{use: contains, sample_rate: 0.5}]": "tiers.0.sample_rate: no such field, wanted ",
             **{f"use: x, sample_rate: {rate}": "sample_rate: " for rate in (0, -0.1, 1.01, "some", ".nan", ".inf")},
             **{f"use: x, sample_by: split, sample_rates: {{a: {rate}}}": "sample_rates.a: " for rate in (0, 1.01)},
         },
@@ -241,7 +241,7 @@ def refusal(model: Any, content: object) -> str:
     """The one line that something is refused with."""
     with pytest.raises(ValidationError) as caught:
         TypeAdapter(model).validate_python(content)
-    text = first_problem(caught.value, "it")
+    text = first_problem(caught.value, "it", model)
     assert "\n" not in text
     return text.removeprefix("it: ")
 

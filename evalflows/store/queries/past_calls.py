@@ -102,11 +102,11 @@ def asked_by_pairwise(store: Store, name: str, version: str) -> CallsEach | None
     return _asked(store, query, name, version)
 
 
-def in_ledger(store: Store, keys: Iterable[str]) -> int:
-    """Return how many of the calls with these keys are in the ledger and reusable."""
-    query = """select count(distinct call_key) from source.calls
+def in_ledger(store: Store, keys: Iterable[str]) -> set[str]:
+    """Return which of these keys are of calls that are in the ledger and reusable."""
+    query = """select distinct call_key from source.calls
                where reusable and call_key in (select unnest(?::varchar[]))"""
-    return int(store.query(query, [[*keys]])[0][0])
+    return {key for (key,) in store.query(query, [[*keys]])}
 
 
 def _past(store: Store, condition: str, *values: str | None) -> PastCalls | None:

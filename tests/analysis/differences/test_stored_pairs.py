@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from exported import KEPT
 from past import ABSTAINED, FAILED, Past
+from store_rows import make_row
 
 from evalflows.analysis.diff import figures_between, stored_pairs, strictest
 from evalflows.analysis.differences import MetricReader, estimate_rows, verdicts_of, verdicts_on
@@ -240,6 +241,13 @@ def test_what_a_run_has_compared_is_not_computed_again(tmp_path: Path) -> None:
         store.publish("experiments", brief, [replace(row, **changed)])
         assert stored_figures(store, long, [brief]) is None, changed
     store.publish("experiments", brief, [row])
+    of_judge = {"evaluator": "quality", "model": "judge", "status": "ok", "kind": "chat"}
+    for owner in (long, brief):
+        call = make_row("calls", call_id=f"of {owner}", experiment_id=owner, system_fingerprint=owner, **of_judge)
+        store.publish("calls", owner, [*(before := store.read("calls", owner)), call])
+    assert stored_figures(store, long, [brief]) is None, "whether only the judge differs is computed"
+    store.publish("calls", brief, before)
+    assert stored_figures(store, long, [brief]) is not None
     group = store.read("verdicts", row.run_group)
     store.publish("verdicts", row.run_group, [verdict for verdict in group if verdict.metric != "quality"])
     assert stored_figures(store, long, [brief]) is None, "one would be new"

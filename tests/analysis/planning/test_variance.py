@@ -3,12 +3,13 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from planned import dataset_rows, metric_of, normal_values, recorded_spec, sample_sizes, store_experiments
+from planned import START, dataset_rows, metric_of, normal_values, recorded_spec, sample_sizes, store_experiments
 
 from evalflows.analysis.plan import about, sentences_of
 from evalflows.api.planning import plan
@@ -105,20 +106,24 @@ def test_a_version_that_a_gate_rejected_does_not_count(make: Callable[..., Any])
     assert made is not None and made.basis == f"{of_accepted}; left out: 1 experiment that a gate rejected"
 
 
+def give_estimates(make: Callable[..., Any], age: int) -> None:
+    """Give the stored experiments of an age a described evaluator and its mean, as a run does."""
+    estimate = {"metric": "quality", "evaluator_version": "v1", "slice": None, "mean": 1.0, "n_examples": 60}
+    for owner in (f"exp-{age}-old", f"exp-{age}-new"):
+        (row,) = Store().read("experiments", owner)
+        described = to_json([{"name": "quality", "version": "v1"}])
+        Store().publish("experiments", owner, [replace(row, evaluators=described)])
+        Store().publish("estimates", owner, [make("estimates", experiment_id=owner, **estimate)])
+
+
 def test_a_judge_that_decides_nothing_or_is_another_version_is_no_basis(make: Callable[..., Any]) -> None:
     """A judge that says yes to everything fails its controls: that no pair differed says nothing."""
     judge = {"use": "rubric", "name": "quality", "args": {"rubric": "good"}, "connection": "local"}
     spec = recorded_spec(60, metrics={"quality": {"range": [0, 1]}})
     values = np.random.default_rng(2).random((60, 1))
-    estimate = {"metric": "quality", "evaluator_version": "v1", "slice": None, "mean": 1.0, "n_examples": 60}
     for age, group in ((9, "group of 2025-12-23"), (1, "group of 2025-12-31")):
         store_experiments({"old": np.ones((60, 1)), "new": np.ones((60, 1)) if age == 1 else values}, spec, age=age)
-        for side in ("old", "new"):
-            owner = f"exp-{age}-{side}"
-            (row,) = Store().read("experiments", owner)
-            described = to_json([{"name": "quality", "version": "v1"}])
-            Store().publish("experiments", owner, [replace(row, evaluators=described)])
-            Store().publish("estimates", owner, [make("estimates", experiment_id=owner, **estimate)])
+        give_estimates(make, age)
         if age == 1:
             batch = controls_batch(group)
             failed = {"subject_kind": "judge", "subject_id": "quality", "name": "controls", "passed": False}
@@ -129,6 +134,34 @@ def test_a_judge_that_decides_nothing_or_is_another_version_is_no_basis(make: Ca
     by_model = metric_of(plan(recorded_spec(60, evaluators=[judge])))
     assert by_model.variance is not None and by_model.variance.source == "guess"
     assert by_model.variance.basis.endswith("nothing, 2 experiments by another version of the judge")
+
+
+def test_scores_before_a_drift_of_the_judge_are_no_basis_nor_those_of_a_judge_that_is_blind_now(
+    make: Callable[..., Any],
+) -> None:
+    spec = recorded_spec(60)
+    for age, between in ((9, 1.0), (5, 1.0), (1, 3.0)):
+        store_experiments(normal_values(60, 1, between=between, within=0.1), spec, age=age)
+        give_estimates(make, age)
+    since = START - timedelta(days=2)
+    drift = {"subject_kind": "judge", "subject_id": "quality", "name": "drift", "column_name": "quality"}
+    observed = to_json({"version": "v1", "since": since.isoformat()})
+    check = make("checks", check_id="d", batch_id="drift-b", passed=False, observed=observed, **drift)
+    Store().publish("checks", "drift-b", [check])
+    made = metric_of(plan(spec, 0.1)).variance
+    assert made is not None and made.variance == pytest.approx(9.0, rel=0.5)
+    assert made.basis.endswith("; left out: 4 experiments whose judge has drifted since")
+
+    of = {"metric": "quality", "evaluator": "quality", "evaluator_version": "v1"}
+    anchor = {"experiment_id": "exp-1-new", "run_id": "group of 2025-12-31", **of}
+    anchors = [
+        make("sentinels", sentinel_id=f"{n}", status="scored", known=n % 2, value=1.0, judged_at=at, **anchor)
+        for n, at in enumerate([since - timedelta(days=1)] * 20 + [since + timedelta(days=1)] * 20)
+    ]
+    Store().publish("sentinels", "exp-1-new", anchors)
+    blind = metric_of(plan(spec, 0.1)).variance
+    assert blind is not None and blind.source == "guess"
+    assert blind.basis.endswith("; left out: 6 experiments whose judge decides nothing")
 
 
 def test_pairs_that_never_differed_are_assumed_to_differ_rarely() -> None:

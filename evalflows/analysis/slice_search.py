@@ -1,9 +1,9 @@
 """Where did it get worse? The slices of the examples in which a candidate departs from its overall difference."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from itertools import chain, combinations, islice, pairwise
+from itertools import combinations, islice, pairwise
 from types import MappingProxyType
 from typing import Any
 
@@ -162,12 +162,11 @@ def slices_of(
     examples: Sequence[ExampleRow], given: Given = MappingProxyType({}), left_out: Collection[str | None] = ()
 ) -> Slices:
     """Return the slices of examples that are searched; `left_out` are fields of the metadata."""
-    singles = list(_single(examples, given, left_out))
+    fields = [*_fields(examples, left_out)]
+    singles = [*_single([*fields, *((field, [*of], "") for field, of in given.items())], len(examples))]
     doubles, searched = _doubles(singles), {single.fields[0] for single in singles}
     few = [
-        _sizes(field, values)
-        for field, values, _ in _fields(examples, left_out)
-        if field.startswith(OWN_FIELDS) and field not in searched
+        _sizes(field, values) for field, values, _ in fields if field.startswith(OWN_FIELDS) and field not in searched
     ]
     return Slices(
         singles=singles,
@@ -242,14 +241,13 @@ def _recorded(pair: ExperimentPair) -> set[str | None]:
     return {target.column for spec in specs for target in spec.targets if isinstance(target, RecordedTarget)}
 
 
-def _single(examples: Sequence[ExampleRow], given: Given, left_out: Collection[str | None]) -> Iterator[Slice]:
+def _single(fields: Iterable[tuple[str, list[Any], str]], n_examples: int) -> Iterator[Slice]:
     """Yield the slices of one field, each set of members once."""
     seen: set[bytes] = set()
-    further = [(field, [*of], "") for field, of in given.items()]
-    for field, values, expression in chain(_fields(examples, left_out), further):
+    for field, values, expression in fields:
         for single in _of_field(field, values, expression):
             n = int(single.members.sum())
-            if MIN_EXAMPLES <= n <= len(examples) - MIN_EXAMPLES and (key := single.members.tobytes()) not in seen:
+            if MIN_EXAMPLES <= n <= n_examples - MIN_EXAMPLES and (key := single.members.tobytes()) not in seen:
                 seen.add(key)
                 yield single
 

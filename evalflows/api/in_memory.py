@@ -73,7 +73,8 @@ class ScoresReader(MetricReader):
 
     def clusters(self, row: ExperimentRow) -> Sequence[str | None] | None:
         clusters = self._examples[row.snapshot_id].clusters
-        return clusters if any(cluster is not None for cluster in clusters) else None
+        has_any = self._once(("clusters", row.snapshot_id), lambda: any(cluster is not None for cluster in clusters))
+        return clusters if has_any else None
 
     def trials(
         self, row: ExperimentRow, metric: MetricValues, *, pass_threshold: float, higher_is_better: bool

@@ -4,6 +4,7 @@ the columns that tables have."""
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from functools import cached_property
 from hashlib import sha256
 from math import inf, isinf, isnan, nan
 from typing import Any
@@ -58,7 +59,7 @@ class ResultRow:
         return self.reasons.get(metric) or self.error or "the file has no score"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SystemResults:
     """What a file says of one system."""
 
@@ -68,9 +69,12 @@ class SystemResults:
     rows: Sequence[ResultRow]
     unfinished: str | None = None  # why the run that wrote it did not finish
 
-    @property
+    @cached_property
     def metrics(self) -> Sequence[str]:
-        return [*dict.fromkeys(name for row in self.rows for name in row.scores)]
+        found: dict[str, object] = {}
+        for row in self.rows:
+            found.update(row.scores)
+        return [*found]
 
 
 class NoResultsError(InputError):
@@ -167,10 +171,11 @@ def assembled(rows: Sequence[Row], kind: Format, source: str) -> Iterator[System
     """Yield the results of each system. Raise InputError for an answer without an id, or with that of another."""
     systems: dict[str, dict[tuple[str, int], dict[str, Any]]] = defaultdict(dict)
     known = {name for row in rows for name in row}  # most files have few of the columns
-    columns = {field: [name for name in names if name in known] for field, names in COLUMNS.items()}
+    columns = {field: own for field, names in COLUMNS.items() if (own := [name for name in names if name in known])}
+    nothing = dict.fromkeys(COLUMNS)
     for index, row in enumerate(rows, start=1):
         where = f"{source}: result {index}"
-        found = {field: first(row, names) for field, names in columns.items()}
+        found = nothing | {field: first(row, names) for field, names in columns.items()}
         answers, count = systems[str(found.pop("system") or "")], found.pop("repetition")
         identity = identifier(found.pop("id"), f"{where}: id") or _of_inputs(found["inputs"], where)
         repetition = int(number(count, where, "repetition") or 0)

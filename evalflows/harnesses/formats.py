@@ -227,7 +227,10 @@ def read_braintrust(content: Any, source: str) -> Iterator[Row]:
 def read_table(content: Any, source: str) -> Iterator[Row]:
     """Yield rows with their scores, also those that a JSON object holds. Raise NoResultsError without ids or scores."""
     rows = rows_in([*document_rows(content, source)] if isinstance(content, Mapping) else content)
-    rows = [{name: _alone(value) for name, value in row.items()} for row in rows]
+    rows = [
+        {name: _alone(value) if isinstance(value, str) and value[:1] == "[" else value for name, value in row.items()}
+        for row in rows
+    ]
     columns = [*dict.fromkeys(name for row in rows for name in row)]
     got = f"{source}: got columns {short(', '.join(columns))}"
     if not {*COLUMNS["id"], *COLUMNS["inputs"]}.intersection(columns):
@@ -247,15 +250,15 @@ def read_table(content: Any, source: str) -> Iterator[Row]:
         yield {**row, "scores": scores, "metadata": fields, "unfinished": None}
 
 
-def _alone(value: Any) -> Any:
-    """Return a number that is alone in a list, as Langfuse writes scores into cells."""
-    found = _ALONE.fullmatch(value) if isinstance(value, str) and value.startswith("[") else None
-    return value if found is None else found[1]
+def _alone(text: str) -> str:
+    """Return a number that is alone in a list, as Langfuse writes scores into cells; another text as it is."""
+    found = _ALONE.fullmatch(text)
+    return text if found is None else found[1]
 
 
 def _metrics(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     """Return the columns of scores: those named so, and others of numbers, true and false."""
-    is_typed = any(isinstance(value, (float, int)) for row in rows for value in row.values())  # a union takes longer
+    is_typed = any(issubclass(kind, float | int) for kind in {type(value) for row in rows for value in row.values()})
     kinds = (float, int) if is_typed else str
     candidates = [name for name in columns if name not in _KNOWN and not _NO_METRIC.fullmatch(name.lower())]
     return [name for name in candidates if _SCORE.fullmatch(name) or _are_numbers(name, rows, kinds)]

@@ -68,10 +68,11 @@ class RecordedSystem:
             runs, failed = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
             if name in given:
                 scores = [row.scores.get(given[name]) for row in rows]
-                runs[at] = [np.nan if score is None else score for score in scores]
-                failed[at] = [
-                    score is None and given[name] in row.scores for score, row in zip(scores, rows, strict=True)
-                ]
+                runs[at] = np.array(scores, dtype=np.float64)  # of None, NaN
+                if None in scores:
+                    failed[at] = [
+                        score is None and given[name] in row.scores for score, row in zip(scores, rows, strict=True)
+                    ]
             is_scored = ~np.isnan(runs)
             counts, scored = is_scored.sum(axis=1), runs[is_scored]
             sums = np.where(is_scored, runs, 0.0).sum(axis=1)
@@ -351,14 +352,15 @@ def _metrics(
     higher, harms = list[str](), list[str]()
     measures = {kept_apart(name) for name in MEASURES}
     for given in dict.fromkeys(name for system in systems for name in system.metrics):
-        values = [value for system in systems for value in _values(system, given)]
+        scores_of = [row.scores.get(given) for system in systems for row in system.rows]
+        values = [score for score in scores_of if score is not None]
         own = metrics.setdefault(name := kept_apart(given), {})
         if name in measures:
             own.setdefault("higher_is_better", False)
         elif own.get("higher_is_better") is None and _HARM.search(name):
             own["higher_is_better"] = False
             harms.append(name)
-        if "range" not in own and values and all(0 <= value <= 1 for value in values):
+        if "range" not in own and values and min(values) >= 0 and max(values) <= 1:
             own["range"] = [0, 1]
             scores[own.get("higher_is_better") is not False].append(name)
         elif not {"range", "higher_is_better"} & own.keys():
@@ -372,12 +374,6 @@ def _metrics(
     if harms:
         said.append(f"lower counts as better by the name, if --higher-is-better does not say it: {', '.join(harms)}")
     return metrics, harms, said
-
-
-def _values(system: SystemResults, metric: str) -> Iterator[float]:
-    for row in system.rows:
-        if (value := row.scores.get(metric)) is not None:
-            yield value
 
 
 def _examples(

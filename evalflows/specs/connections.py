@@ -113,7 +113,8 @@ class RemoteConnection(_Connection):
         None, gt=0, description="Timeout for the next piece of a response, in seconds; default: timeout_s"
     )
     mode: Mode = Field("direct", description="How calls are made: direct, or batch, by the provider's batch interface")
-    batch: BatchSpec = Field(BatchSpec(), description="How the provider's batch interface is used")
+    batch: BatchSpec = Field(BatchSpec.model_construct(), description="How the provider's batch interface is used")
+    """Constructed, since a validator for its defaults would take a twentieth of the time to load the specs."""
     price_list: str | None = Field(
         None,
         description="The provider in the price list whose prices apply, such as openai; default: inferred from "

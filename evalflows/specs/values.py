@@ -99,7 +99,7 @@ def identifier(value: Any, where: str) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InputError(f"{where}: got {type(value).__name__}, wanted a text or a number")
     text = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
-    return _WHOLE.sub(r"\1", text)
+    return _WHOLE.sub(r"\1", text) if text.endswith(".0") else text
 
 
 def _stored(value: Any, where: str) -> Any:

@@ -460,7 +460,7 @@ def _cells(file: BinaryIO, layout: _Layout, where: str) -> Iterator[tuple[int, d
             rest = cells[len(names) :]
             if any(map(str.strip, rest)) or (len(cells) < len(names) and any(map(str.strip, cells))):
                 raise InputError(f"{where}:{lines.read}: got {len(cells)} cells, wanted {len(names)}")
-            row = dict(zip_longest(names, (cell or None for cell in cells[: len(names)])))
+            row = dict(zip_longest(names, [cell or None for cell in cells[: len(names)]]))
             if row.pop("", None) is not None:
                 _check_unnamed(names, cells, f"{where}:{lines.read}")
             yield lines.read, row

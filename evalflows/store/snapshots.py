@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import groupby, pairwise
+from operator import attrgetter
 from typing import Any, TypeVar, overload
 
 import orjson
@@ -57,6 +58,7 @@ READ_AHEAD = 10_000
 
 CONTENT = ("example_id", "inputs", "reference_outputs", "metadata", "split", "cluster", "attachments")
 """The fields that identify an example: all but the snapshot and the position."""
+_content: Callable[[ExampleRow], tuple[str | None, ...]] = attrgetter(*CONTENT)
 
 _DRAFT = to_json(to_json({"draft": True})[1:-1])[1:-1].encode()
 """What the line of a draft has, whose metadata are JSON in a text."""
@@ -84,7 +86,7 @@ _SHARED = """select 1 from source.examples one join source.examples other using 
 
 def content_line(example: ExampleRow) -> bytes:
     """Return the fields that identify an example as one line of canonical JSON."""
-    return to_json({name: getattr(example, name) for name in CONTENT}).encode()
+    return to_json(dict(zip(CONTENT, _content(example), strict=True))).encode()
 
 
 def content_digest(example: ExampleRow) -> bytes:

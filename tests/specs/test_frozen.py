@@ -5,6 +5,7 @@ import inspect
 import pickle
 from dataclasses import FrozenInstanceError, asdict, field, replace
 from functools import partial
+from typing import ClassVar
 
 import pytest
 
@@ -19,7 +20,7 @@ class Ours:
     place: int = field(default=3, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class One:
     value: float
 
@@ -27,9 +28,18 @@ class One:
         object.__setattr__(self, "value", float(self.value))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Two(One):
+    """It inherits."""
+
+    kind: ClassVar[str] = "two"
     other: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Three(One):
+    other: int = 0
+    value: float = 3.0
 
 
 def test_it_behaves_as_a_standard_one() -> None:
@@ -45,7 +55,12 @@ def test_it_behaves_as_a_standard_one() -> None:
     assert [*inspect.signature(Ours).parameters] == ["name", "tags", "note", "place"]
     assert One(1) == One(1.0) and One(float("nan")) != One(2.0) and Two(1, 2) != One(1) and Two(1, 2).other == 2
     nan = float("nan")
+    assert Two(1, 2).kind == "two" and [*asdict(Two(1))] == ["value", "other"] and Three() == Three(3, 0)
+    one, three = vars(One), vars(Three)
+    assert one["__match_args__"] == ("value",) and three["__slots__"] == ("other",), "a slot is of the first class"
     assert One(nan) == One(nan), "values are compared as those of tuples"
+    with pytest.raises(ValueError, match="mutable default"):
+        dataclass(frozen=True, slots=True)(type("Shared", (), {"__annotations__": {"tags": list}, "tags": []}))
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'name'"):
         Ours()  # type: ignore[call-arg]
     for change in (partial(setattr, first, "name", "c"), partial(delattr, first, "name")):

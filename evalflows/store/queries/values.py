@@ -5,7 +5,7 @@ from __future__ import annotations  # types of libraries that are imported when 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,12 @@ from evalflows.specs.errors import InputError
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.store.layout import quoted
-from evalflows.store.query_process import OF_COMMANDS, QueryProcesses, RowsOf
 from evalflows.store.records import ExperimentRow
 from evalflows.store.sql import ask, ask_columns
 from evalflows.store.store import Store
+
+if TYPE_CHECKING:
+    from evalflows.store.query_process import RowsOf
 
 COLUMNS = "example_id, position, split, cluster, inputs, reference_outputs, metadata"
 """The columns that a condition may name; the last three are JSON."""
@@ -57,6 +59,8 @@ def places_where(store: Store, snapshot_id: str, condition: str, rows: RowsOf | 
     `rows` runs the query, by default in a process of its own with limits of time and memory. Raise InputError for
     anything else than a condition, for one that DuckDB rejects, and beyond a limit.
     """
+    from evalflows.store.query_process import OF_COMMANDS, QueryProcesses  # late: it loads multiprocessing
+
     store.verify([snapshot_id], {"examples"})
     numbered = f"{_NUMBERED} from examples where snapshot_id = {quoted(snapshot_id)}"
     query = f"from ({numbered}) select list(place order by place) where\n{condition}"

@@ -34,6 +34,7 @@ from evalflows.store.copies import FIND_COPIES, NamedFiles, OwnerCopies, TableCo
 from evalflows.store.damages import Damages
 from evalflows.store.files import file_mode
 from evalflows.store.layout import Layout, every_row, identifier, quoted
+from evalflows.store.local_files import LocalFiles
 from evalflows.store.marker import restore_empties
 from evalflows.store.records import FINAL
 from evalflows.store.schemas import TABLES
@@ -161,8 +162,6 @@ def _copy_kept(connection: duckdb.DuckDBPyConnection, with_packed: bool) -> bool
     if _is_copied(connection, path):
         return True
     with suppress(OSError, duckdb.Error), _whole(path) as temporary, tempfile.TemporaryDirectory() as empty:
-        from evalflows.store.local_files import LocalFiles  # late: fsspec is slow to load
-
         restore_empties(Layout(empty), LocalFiles(), all_of_them=True)  # types of columns come from no store either
         with duckdb.connect(str(temporary), config=_FORMAT) as kept:
             for statement in _statements(empty, with_packed):

@@ -427,7 +427,7 @@ class _Database:
     """A database with views, and what queries find beside them, which ends before it."""
 
     copies: TableCopies | None = None
-    named: NamedFiles | None = None
+    named: NamedFiles
     limit: str | None = None  # of the memory that it may use
     views: duckdb.DuckDBPyConnection
 
@@ -461,31 +461,31 @@ class SharedDatabases:
         `make` creates it if needed, if damage was found, and when the store has its first packed files. With `states`
         of local files, `tables` that are small are copies in memory of just these; with `owners`, the others have only
         the rows of these, in memory too. If these owners, by column, are `alone`, their sealed files are the `states`,
-        and `tables` have the rows of no others.
+        and `tables` need not have the rows of others.
         """
         with self._lock:
             key = (os.getpid(), layout.root, damages.version, is_packed)  # a database does not survive a fork
             if key not in self._databases:
                 if len(self._databases) >= MAX_DATABASES:
                     self._databases.pop(next(iter(self._databases)))
-                self._databases[key] = _Database(views=make())
+                views = make()
+                self._databases[key] = _Database(views=views, named=NamedFiles(views, layout, is_packed=is_packed))
             database = self._databases[key]
-            views = database.views
-            if alone is not None and database.named is None:
-                database.named = NamedFiles(views, layout, is_packed=is_packed)
-            elif states is not None and alone is None and database.copies is None:
-                database.copies = TableCopies(views, layout, has_damage=bool(damages.of()))
-            cursor = views.cursor()
+            if states is not None and database.copies is None:
+                database.copies = TableCopies(database.views, layout, has_damage=bool(damages.of()))
+            copies, cursor = database.copies, database.views.cursor()
             if database.limit != self._memory:
                 cursor.execute(f"set memory_limit = '{self._memory}'")
                 database.limit = self._memory
-        if states is not None and alone is not None and database.named is not None:
-            database.named.find(cursor, states, tables, alone)
-        elif states is not None and database.copies is not None:
-            database.copies.follow(states, tables)
-            cursor.execute(owners.follow(views, states, tables, database.copies.tables) if owners else FIND_COPIES)
-        else:
+        if states is None or copies is None:
             cursor.execute(FIND_STAGING)
+        elif alone is None:
+            copies.follow(states, tables)
+            cursor.execute(owners.follow(database.views, states, tables, copies.tables) if owners else FIND_COPIES)
+        elif copies.has_some(states, tables):
+            cursor.execute(FIND_COPIES)
+        else:
+            database.named.find(cursor, states, tables, alone)
         return cursor
 
     @contextmanager

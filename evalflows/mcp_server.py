@@ -27,7 +27,6 @@ from starlette.applications import Starlette
 from evalflows.analysis.figures import usd
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.evaluators.fence import fenced
-from evalflows.prefect_server import dashboard_url
 from evalflows.reports.decisions import decisions_of, find_decision, with_limits
 from evalflows.reports.diff import diff_of, notes_of
 from evalflows.reports.example_detail import example_detail, labels_of, past_values
@@ -37,6 +36,7 @@ from evalflows.reports.results import Result, results_of
 from evalflows.reports.slices import slice_cells, slice_means
 from evalflows.reports.worst import WorstExamples, all_worst, value_text, worst_of
 from evalflows.specs import hints
+from evalflows.specs.dashboard_address import dashboard_url
 from evalflows.specs.errors import InputError, StorageError, names_to_choose
 from evalflows.specs.escaping import one_line
 from evalflows.specs.frozen import dataclass

@@ -14,11 +14,9 @@ The server holds a lock on a file as long as it lives, whatever ends it, so a re
 # nothing.
 
 import fcntl
-import hashlib
 import json
 import math
 import os
-import re
 import secrets
 import signal
 import socket
@@ -40,9 +38,10 @@ from typing import IO, Any, Literal
 from urllib.parse import urlsplit
 
 from evalflows.specs import hints
+from evalflows.specs.dashboard_address import web_address
 from evalflows.specs.errors import IncompleteError, InputError
 from evalflows.specs.escaping import last_line, print_note
-from evalflows.specs.file_locks import try_lock
+from evalflows.specs.file_locks import hold, is_locked, try_lock
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.home import home_root
 
@@ -52,14 +51,8 @@ OTHER_DATABASES = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABA
 HOST = "127.0.0.1"
 LOOPBACK = (HOST, "localhost", "::1")
 
-DASHBOARD_URL = "EVALFLOWS_DASHBOARD_URL"
-"""The environment variable that names the dashboard that others see."""
-
 PREFECT_CLOUD = ("https://api.prefect.cloud/api", "https://app.prefect.cloud")
 """Where the API of Prefect Cloud is, and its UI."""
-
-_PLAIN = re.compile(r"[\w.~:/%\[\]-]+", re.ASCII)
-"""Addresses that Markdown takes as they are."""
 
 SERVER_SETTINGS = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
@@ -319,15 +312,6 @@ def write_secret(path: Path, secret: str) -> None:
         file.write(f"{secret}\n")
 
 
-def is_locked(path: Path) -> bool:
-    """Return whether a process holds the exclusive lock on a file."""
-    try:
-        with path.open("rb") as file:
-            return not try_lock(file, shared=True)
-    except OSError:
-        return False
-
-
 def is_used(path: Path) -> bool:
     """Return whether a process holds a lock of any kind on a file; nobody can find one whose folder is gone."""
     try:
@@ -337,15 +321,6 @@ def is_used(path: Path) -> bool:
         return False
 
 
-def hold(path: Path) -> IO[bytes] | None:
-    """Lock a file exclusively, as long as the returned file is open. Return None if another process has locked it."""
-    file = path.open("ab")
-    if try_lock(file):
-        return file
-    file.close()
-    return None
-
-
 def hold_shared(path: Path) -> IO[bytes]:
     """Lock a file together with others, as long as the returned file is open."""
     file = path.open("ab")
@@ -353,49 +328,12 @@ def hold_shared(path: Path) -> IO[bytes]:
     return file
 
 
-def dashboard_url(store_root: str) -> str | None:
-    """Return the address of a store's dashboard: EVALFLOWS_DASHBOARD_URL, else one that runs on this machine, or None.
-
-    A variable that is no address is reported on standard error: a run does not fail for its links.
-    """
-    if given := os.environ.get(DASHBOARD_URL):
-        if (url := _web_address(given)) is not None:
-            return url
-        print_note(f"{DASHBOARD_URL}: got {given!r}, wanted an address such as https://evals.example.com; no links")
-    note = _note(store_root)
-    if is_locked(note):
-        with suppress(OSError, UnicodeError):
-            return _web_address(note.read_text(encoding="utf-8"))
-    return None
-
-
-@contextmanager
-def note_dashboard(store_root: str, url: str) -> Iterator[None]:
-    """Note for other processes that a dashboard of the store is at this address, as long as the block lasts.
-
-    The note counts while this process holds its lock, whatever ends the process. If there is a note of another
-    dashboard of the store, or none can be written, this one is not noted.
-    """
-    note, file = _note(store_root), None
-    with suppress(OSError):
-        note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = hold(note)
-    if file is None:
-        yield
-        return
-    with file:
-        file.truncate(0)
-        file.write(url.encode())
-        file.flush()
-        yield
-
-
 def prefect_ui() -> str | None:
     """Return the address of Prefect's UI: from PREFECT_UI_URL or PREFECT_API_URL, else that of the local server."""
     if given := os.environ.get("PREFECT_UI_URL"):
-        return _web_address(given)
+        return web_address(given)
     if api := os.environ.get("PREFECT_API_URL"):
-        return _web_address(_ui_of(api))
+        return web_address(_ui_of(api))
     server = Home.here().find()
     return server.ui if server else None
 
@@ -408,21 +346,6 @@ def _ui_of(api: str) -> str:
             api.replace(cloud_api, cloud_ui).replace("/accounts/", "/account/").replace("/workspaces/", "/workspace/")
         )
     return api.rstrip("/").removesuffix("/api")
-
-
-def _web_address(text: str) -> str | None:
-    """Return an address of http or https without a name and password, or None."""
-    with suppress(ValueError):
-        parts = urlsplit(text)
-        is_ours = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc
-        if is_ours and _PLAIN.fullmatch(text):
-            return text.rstrip("/")
-    return None
-
-
-def _note(store_root: str) -> Path:
-    name = hashlib.sha256(store_root.encode()).hexdigest()[:16]
-    return home_root() / "dashboards" / name
 
 
 def main() -> None:

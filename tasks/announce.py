@@ -6,9 +6,9 @@ from prefect.cache_policies import NO_CACHE
 from prefect.events import emit_event
 
 from evalflows.dashboard.links import Links, NoLinks
-from evalflows.prefect_server import dashboard_url
 from evalflows.reports.decisions import Decision, decisions_named, with_limits
 from evalflows.reports.markdown_pages import decisions_page
+from evalflows.specs.dashboard_address import dashboard_url
 from evalflows.store.store import Store
 
 DECISION_EVENT = "evalflows.gate.decided"

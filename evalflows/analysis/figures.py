@@ -1,7 +1,6 @@
 """Numbers, p-values, shares and intervals as text, with as many digits as they bear."""
 
 from collections.abc import Iterable, Sequence
-from statistics import NormalDist
 
 from evalflows.specs.metric_names import LENGTH, MEASURES
 
@@ -166,6 +165,8 @@ def _most(metric: str, *values: float) -> int:
 def detected_by(ends: tuple[float, float], value: float, standard_error: float, power: float) -> float:
     """Return how far a true difference must be from a bound that such an interval excludes it with this power: its
     longer half, and what chance may take away."""
+    from statistics import NormalDist  # late: few decisions need it
+
     return max(ends[1] - value, value - ends[0]) + NormalDist().inv_cdf(power) * standard_error
 
 

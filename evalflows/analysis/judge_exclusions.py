@@ -35,7 +35,7 @@ FALLBACK = "fallback "
 """How `decided_by` begins for scores of a fallback."""
 
 _CONTROLS = """
-select batch_id, subject_id, passed, message, reason_code from checks
+select batch_id, subject_id, passed, message, reason_code from source.checks
 where batch_id in ({}) and subject_kind = 'judge' and name in ('controls', 'bundle') and passed is distinct from true
       and not (name = 'bundle' and reason_code is null)
 order by name desc
@@ -341,8 +341,8 @@ def _rows(store: Store, query: str, owners: Collection[str]) -> list[tuple[Any, 
 
 _SPECS = f"""
 select owner, spec from (
-    select experiment_id as owner, spec::varchar as spec from experiments where experiment_id in ({{}})
-    union all select comparison_id, spec::varchar from comparison_sets where comparison_id in ({{}})
+    select experiment_id as owner, spec from source.experiments where experiment_id in ({{}})
+    union all select comparison_id, spec from source.comparison_sets where comparison_id in ({{}})
 ) where {" or ".join(f"contains(spec, '{mark}')" for mark in (*_MARKS, _PANEL))}
 """
 

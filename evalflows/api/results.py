@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, overload
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.engine.views import example_view
 from evalflows.evaluators.views import ExampleView
-from evalflows.prefect_server import dashboard_url
 from evalflows.reports.decisions import decisions_of
 from evalflows.reports.experiment_report import experiments_report
 from evalflows.reports.grids import grids_on
 from evalflows.reports.results import Result, results_of
+from evalflows.specs.dashboard_address import dashboard_url
 from evalflows.specs.errors import InputError
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped

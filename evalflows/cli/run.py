@@ -24,7 +24,6 @@ from evalflows.cli.late_commands import (
     with_one_line_errors,
 )
 from evalflows.cli.output import DECISION_STYLES, Text, console, echo, echo_error
-from evalflows.cli.running import load_for_runs, prepare_runs
 from evalflows.cli.sections import IN_BRIEF, IN_BRIEF_SHOWN, Section, lines_section, print_sections
 from evalflows.cli.show import (
     links_here,
@@ -95,6 +94,8 @@ def run(spec: str, changes: tuple[str, ...], in_batches: bool, watches: bool, ve
 
     if not Path(spec).is_file():
         raise click.UsageError(f"--watch: got {spec!r}, wanted a file")
+    from evalflows.cli.running import load_for_runs  # late: `show` runs nothing
+
     load_for_runs(verbose)
     watch(
         lambda ended_well: _run_file(spec, [*changes, *WATCHED], verbose, only_changes=ended_well, **how),
@@ -167,6 +168,8 @@ def _run(
     path: str | None = None,
     only_changes: bool = False,
 ) -> None:
+    from evalflows.cli.running import prepare_runs  # late: `show` runs nothing
+
     incomplete = None
     with sharing_answers():
         with stdout_for(form), prepare_runs(verbose) as watch:

@@ -54,8 +54,8 @@ def dashboard(host: str, port: int, token: str | None) -> None:
     """
     from evalflows.dashboard.app import application
     from evalflows.dashboard.making import Making
-    from evalflows.prefect_server import note_dashboard
     from evalflows.serving import listen, serve, url_of, usable_token
+    from evalflows.specs.dashboard_address import note_dashboard
     from evalflows.store.store import existing_store
 
     token = usable_token(token)

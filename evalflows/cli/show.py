@@ -26,6 +26,7 @@ from evalflows.reports.grids import (
 from evalflows.reports.results import Remark, Result, Severity, differences_in, means_in
 from evalflows.reports.worst import HIDDEN, Worst, WorstExamples, WorstItem, brief_lines, change_text, value_text
 from evalflows.specs import hints
+from evalflows.specs.dashboard_address import dashboard_url
 from evalflows.specs.escaping import one_line
 from evalflows.specs.hints import Hint
 from evalflows.specs.metric_names import MEASURES
@@ -338,8 +339,6 @@ def print_page(page: str | None) -> None:
 
 def links_here() -> Links:
     """Return links to the dashboard of the store, if one runs or its address is given."""
-    from evalflows.prefect_server import dashboard_url  # late: `decide` prints no links
-
     url = dashboard_url(Layout.at().root)
     return NoLinks() if url is None else Links(url)
 

@@ -396,7 +396,7 @@ def _between(pairs: Sequence[str], total: int) -> str:
     return "" if len(pairs) == total else f" between {'; '.join(pairs)}"
 
 
-_COMPARED = "select experiments, (spec ->> 'batch')::int from comparison_sets where comparison_id = $1"
+_COMPARED = "select experiments, (spec ->> 'batch')::int from source.comparison_sets where comparison_id = $1"
 
 _RATES = f"""
 select comparison_id, {fields_of(WinRate)} from win_rates where is_one_of(comparison_id, $1)

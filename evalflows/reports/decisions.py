@@ -35,11 +35,11 @@ TABLES = ("experiments", "outputs", "judgements")
 """The tables that the figures are computed from."""
 
 _JUDGES = """
-select metric, evaluator, evaluator_version, bool_or(judge_model is not null) from scores
+select metric, evaluator, evaluator_version, bool_or(judge_model is not null) from source.judgements
 where experiment_id = $1 and subject_kind = 'run' group by all order by all
 """
 
-_SEARCH = "select (observed -> 'search')::varchar from checks where batch_id = $1 and name = 'slices'"
+_SEARCH = "select (observed -> 'search')::varchar from source.checks where batch_id = $1 and name = 'slices'"
 
 SORTS = {
     "gate": "lower(gate)",
@@ -50,9 +50,9 @@ SORTS = {
 }
 """What the list is sorted by. Conclusions: FAIL first."""
 
-_MESSAGE = "select message from checks where batch_id = $1"
+_MESSAGE = "select message from source.checks where batch_id = $1"
 
-_CONTROLS = "select subject_id, passed from checks where batch_id = $1 and subject_kind = 'judge'"
+_CONTROLS = "select subject_id, passed from source.checks where batch_id = $1 and subject_kind = 'judge'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +152,13 @@ def decisions_of(store: Store, experiments: Sequence[str]) -> list[Decision]:
     if not conclusions.decisions_on(store, experiments):
         return []
     return _decisions(store, "is_newest and is_one_of(candidate_experiment_id, $1)", [list(experiments)])
+
+
+def failed_decision(store: Store, experiment: str) -> Decision | None:
+    """Return the first newest decision of a gate that says FAIL of an experiment; None if there is none."""
+    if not conclusions.decisions_on(store, [experiment], "FAIL"):
+        return None
+    return next((decision for decision in decisions_of(store, [experiment]) if decision.conclusion == "FAIL"), None)
 
 
 def decisions_named(store: Store, identities: Sequence[str]) -> list[Decision]:
@@ -675,6 +682,6 @@ def _of_looks(store: Store, decision: Decision, experiments: Mapping[str, "_Expe
 _SIDES = f"select {fields_of(_Experiment)} from experiments where experiment_id in ($1, $2)"
 
 _TESTED = f"""
-select concat_ws('@', metric, slice) as name, {fields_of(Tested).removeprefix("name, ")} from verdicts
+select concat_ws('@', metric, slice) as name, {fields_of(Tested).removeprefix("name, ")} from source.verdicts
 where run_group = $1
 """

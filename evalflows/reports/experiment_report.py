@@ -50,7 +50,7 @@ MANY_TRIED = 5
 
 _TRIED = """
 select o.experiment_id, count(distinct e.target_version)
-from experiments o join experiments e on e.snapshot_id = o.snapshot_id and e.started_at <= o.started_at
+from source.experiments o join source.experiments e on e.snapshot_id = o.snapshot_id and e.started_at <= o.started_at
 where is_one_of(o.experiment_id, $1) and not list_contains(e.tags, 'trial') group by o.experiment_id
 """
 
@@ -61,12 +61,12 @@ group by connection having cuts > 0 order by connection
 """
 
 _CHECKS = """
-select subject_id, passed, message, name from checks
+select subject_id, passed, message, name from source.checks
 where is_one_of(batch_id, $1) and subject_kind = 'judge' order by subject_id, name desc
 """
 
 _DRIFTS = """
-select subject_id, passed, message, name from checks
+select subject_id, passed, message, name from source.checks
 where is_one_of(batch_id, $1) and name = 'drift' and passed = false order by column_name
 """
 
@@ -543,18 +543,19 @@ select e.name, count(*) filter (c.cost_usd is null and c.estimated_usd is null) 
        sum(c.estimated_usd) filter (c.cost_usd is null), sum(coalesce(c.cost_usd, c.estimated_usd)),
        any_value(e.budget_usd),
        count(*) filter (c.batch_id is not null and c.error_kind = 'unanswered') as waiting
-from calls c join experiments e using (experiment_id) where is_one_of(experiment_id, $1)
+from calls c join source.experiments e using (experiment_id) where is_one_of(experiment_id, $1)
 group by e.name having estimated > 0 or (unknown > 0 and any_value(e.budget_usd) is not null) order by e.name
 """
 
 _QUARANTINE = f"""
-select message from checks where name = '{QUARANTINE}' and is_one_of(subject_id, $1) and message <> ''
+select message from source.checks where name = '{QUARANTINE}' and is_one_of(subject_id, $1) and message <> ''
 order by subject_id
 """
 
 _THINKING = f"""
 select target, count(*) filter (regexp_matches(outputs, '{IN_JSON}')) as thinking, count(*)
-from outputs join experiments using (experiment_id) where is_one_of(experiment_id, $1) and outputs is not null
+from source.outputs join source.experiments using (experiment_id)
+where is_one_of(experiment_id, $1) and outputs is not null
 group by target having thinking > 0 order by target
 """
 
@@ -563,7 +564,7 @@ _WITH_RULES = """
 with rules as (
     select *, coalesce(nullif(rule ->> 'name', ''), 'exact_match') as metric, rule ->> '$.args.key' as key
     from (select experiment_id, target, snapshot_id, unnest(json_extract(spec, '$.evaluators[*]')) as rule
-          from experiments where is_one_of(experiment_id, $1))
+          from source.experiments where is_one_of(experiment_id, $1))
     where rule ->> 'use' = 'exact_match' and rule ->> '$.args.any_type' is distinct from 'true'
 )"""
 
@@ -592,11 +593,11 @@ group by target, metric, types[1], types[2] order by target, metric, 3 desc
 
 _FAILURES_OF_EACH = """
 select e.name, what, error, count(*) as n, min(error_trace), min(example_id) from (
-    select experiment_id, 'target' as what, error, error_trace, example_id from outputs where status = 'failed'
+    select experiment_id, 'target' as what, error, error_trace, example_id from source.outputs where status = 'failed'
     union all
-    select experiment_id, evaluator as what, error, error_trace, example_id from scores
-    where status = 'failed' and coalesce(error_kind, '') <> 'no_output'
-) f join experiments e using (experiment_id)
+    select experiment_id, evaluator as what, error, error_trace, example_id from source.judgements
+    where subject_kind <> 'pair' and status = 'failed' and coalesce(error_kind, '') <> 'no_output'
+) f join source.experiments e using (experiment_id)
 where is_one_of(experiment_id, $1)
 group by all order by n desc, e.name, what, error limit 10
 """

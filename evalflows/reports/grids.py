@@ -18,8 +18,8 @@ MARKS = {"best": "*", "may_be_best": "~"}
 EFFECT_HEADER = ("factor", "level", "against", "mean difference", "verdict")
 
 _CELLS = """
-select experiment_id, run_group, factors_of(spec, target) from experiments
-where run_group in (select run_group from experiments where is_one_of(experiment_id, $1))
+select experiment_id, run_group, factors_of(spec, target) from source.experiments
+where run_group in (select run_group from source.experiments where is_one_of(experiment_id, $1))
 order by list_position($1, experiment_id)
 """
 

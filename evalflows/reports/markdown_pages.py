@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 from evalflows.reports.candidates import CandidatesOfGate, best_of, candidates_of_gates, passing
 from evalflows.reports.confusion import Confusion
-from evalflows.reports.decisions import Decision, decisions_of, find_decision, with_limits, with_manifests
+from evalflows.reports.decisions import (
+    Decision,
+    decisions_of,
+    failed_decision,
+    find_decision,
+    with_limits,
+    with_manifests,
+)
 from evalflows.reports.documents import Document, document
 from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport, experiments_report
 from evalflows.reports.formats import MOST_CHARACTERS, code, escaped, markdown_table, where_shown
@@ -166,8 +173,7 @@ def _after_pass(
     """Approve the experiment, unless a gate says FAIL of it, or it already is the baseline, is a trial, or is worse
     than what there was before: then look at the difference; as also if its gate compares with a target of the run or
     with production, whatever is approved. Of a dataset with final examples, these are run first."""
-    failed = next((decision for decision in decisions_of(store, [candidate]) if decision.conclusion == "FAIL"), None)
-    if failed is not None:
+    if (failed := failed_decision(store, candidate)) is not None:
         return hints.explain(failed.decision_id)
     (rows,) = ask(store, (_OF_PASSED, [candidate, decision and decision.baseline_experiment_id]))
     held = {approval.name: approval.experiment_id for approval in approvals(store) if approval.holds}
@@ -188,9 +194,9 @@ def _after_pass(
 
 _OF_PASSED = """
 select e.tags, e.spec ->> 'name', exists (
-    select 1 from experiments b where b.experiment_id = $2 and b.run_group = e.run_group
+    select 1 from source.experiments b where b.experiment_id = $2 and b.run_group = e.run_group
 )
-from experiments e where e.experiment_id = $1
+from source.experiments e where e.experiment_id = $1
 """
 
 
@@ -200,9 +206,10 @@ def _has_final_to_run(store: Store, experiment: str) -> bool:
 
 
 _HAS_FINAL_TO_RUN = """
-select 1 from experiments e join datasets d on d.name = e.dataset_name join examples x on x.snapshot_id = d.snapshot_id
+select 1 from source.experiments e
+join datasets d on d.name = e.dataset_name join source.examples x on x.snapshot_id = d.snapshot_id
 where e.experiment_id = $1 and x.split = $2 and x.example_id not in (
-    select example_id from examples where snapshot_id = e.snapshot_id
+    select example_id from source.examples where snapshot_id = e.snapshot_id
 )
 limit 1
 """

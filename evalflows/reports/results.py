@@ -34,7 +34,7 @@ WITHIN_MARGIN = ("no_worse", "equivalent")
 ALLOWS_FOR_RARE = "the interval includes 0 because it allows for rare values that the sample may not show"
 
 _COMPARED = """
-select distinct candidate_experiment_id, baseline_experiment_id from verdicts
+select distinct candidate_experiment_id, baseline_experiment_id from source.verdicts
 where is_one_of(run_group, $1) and candidate_experiment_id is not null and baseline_experiment_id is not null
 """
 
@@ -354,7 +354,7 @@ select r.experiment_id, r.experiment, r.target, r.metric, r.evaluator, r.subject
        r.paired_mean, r.paired_baseline_mean, r.difference, r.difference_standard_error, r.difference_low,
        r.difference_high, r.difference_method, r.p_value, r.p_adjusted, r.n_pairs, r.minimum_detectable_effect,
        r.margin, r.conclusion, r.reason, r.reason_code, r.warning, r.family, r.n_in_family
-from results r join experiments x using (experiment_id) left join (
+from results r join source.experiments x using (experiment_id) left join (
     select experiment_id, metric, evaluator_version,
            string_agg(label || ' ' || round(100 * share)::int || ' %', ', ' order by n desc, label) as shares
     from label_shares where is_one_of(experiment_id, $1) group by all

@@ -129,7 +129,7 @@ def _with_texts(store: Store, candidate: str, baseline: str | None, ranked: Sequ
     if not ranked:
         return []
     runs = [run for row in ranked for run in row[1:3] if run is not None]
-    (((snapshot,),),) = ask(store, ("select snapshot_id from experiments where experiment_id = $1", [candidate]))
+    (((snapshot,),),) = ask(store, ("select snapshot_id from source.experiments where experiment_id = $1", [candidate]))
     examples, outputs = ask(
         store, (_INPUTS, [snapshot, [row[0] for row in ranked]]), (_OUTPUTS, [candidate, baseline, runs])
     )
@@ -155,7 +155,7 @@ def _directions(store: Store, metrics: Sequence[tuple[str, str]]) -> dict[tuple[
     """Return the same for some metrics, each of an experiment."""
     if not metrics:
         return {}
-    query = """select experiment_id, metric, higher_is_better(spec, metric) from experiments
+    query = """select experiment_id, metric, higher_is_better(spec, metric) from source.experiments
                join (select unnest($1) as experiment_id, unnest($2) as metric) using (experiment_id)
                where is_one_of(experiment_id, $1)"""
     (rows,) = ask(store, (query, [[pair[column] for pair in metrics] for column in (0, 1)]))
@@ -170,17 +170,18 @@ with wanted as (
     select e.experiment_id, w.metric, w.sign, e.repetitions, x.example_id, x.position, x.content, j.run_id, j.status,
            case when j.status = 'scored' then j.value end as value, j.comment, coalesce(j.error, o.error) as error,
            j.repetition, coalesce(j.status, 'not_attempted') in ('failed', 'not_attempted') as is_missing
-    from experiments e
+    from source.experiments e
     join (
         select snapshot_id, example_id, position, case when $2 is not null then md5(inputs::varchar) end as content
-        from examples
+        from source.examples
     ) x using (snapshot_id)
     cross join wanted w
     -- the ids are repeated, since DuckDB would otherwise read the rows of all experiments
     left join run_values j
         on j.experiment_id = e.experiment_id and j.example_id = x.example_id and j.metric = w.metric
            and list_contains($3, j.metric) and j.experiment_id in ($1, $2)
-    left join outputs o on o.experiment_id = e.experiment_id and o.run_id = j.run_id and o.experiment_id in ($1, $2)
+    left join source.outputs o
+        on o.experiment_id = e.experiment_id and o.run_id = j.run_id and o.experiment_id in ($1, $2)
     where e.experiment_id in ($1, $2)
 ), by_experiment as (
     select experiment_id, metric, sign, example_id, any_value(content) as content, any_value(position) as position,

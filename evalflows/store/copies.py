@@ -5,7 +5,8 @@ the time without files."""
 # views. A table of it is a view over the files until a query needs it, and again if the table's files grow too large,
 # so that queries read both alike. It follows the files: the rows of owners whose files have changed are read again.
 #
-# A question about a few owners whose rows are sealed needs no copies: `NamedFiles` are views over just their files.
+# Of a question about a few owners whose rows are sealed, just their files are copied, beside what is copied already; if
+# they are large, `NamedFiles` are views over just them.
 
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
@@ -22,9 +23,15 @@ from evalflows.store.schemas import TABLES, columns_of, text_columns
 MOST_BYTES, MOST_FILES = 4 << 20, 300
 """The largest table that is copied: beyond that, reading it takes longer than some queries save."""
 
+MOST_BYTES_OF_SOME = 1 << 20
+"""The largest files of a few owners that are copied. Of larger ones, a query reads a few columns in less time."""
+
 MOST_TEXT_BYTES = 32 << 20
 """The most bytes of texts that a process copies of a table. How large its files are does not tell: a megabyte of
 one letter is some bytes in a file."""
+
+UNMEASURED_BYTES = 64 << 10
+"""Files whose texts are measured in their copy, in a fifth of the time: such small ones exhaust no memory."""
 
 FIGURES = frozenset({"baselines", "decisions", "estimates", "limits", "ratings", "verdicts"})
 """Tables whose texts are short whatever the data are. To look for long ones takes as long as to copy a table."""
@@ -53,7 +60,7 @@ class TableCopies:
 
     @property
     def tables(self) -> Collection[str]:
-        """The tables that are copied whole."""
+        """The tables that are copied: whole, once they were followed."""
         return self._files.keys()
 
     def follow(self, states: Mapping[str, object], tables: Collection[str]) -> None:
@@ -61,6 +68,23 @@ class TableCopies:
         with self._lock:
             for table in tables:
                 self._follow(table, _files_of(states, table))
+
+    def has_some(self, states: Mapping[str, object], tables: Collection[str]) -> bool:
+        """Bring the copies of a few owners' rows in tables to a state of their sealed files, beside those of others.
+
+        Return False if some table is not copied, or if the files are large or packed with others.
+        """
+        with self._lock:
+            every: dict[str, Files] = {}
+            for table in tables:
+                some = _files_of(states, table)
+                every[table] = {**self._files.get(table, {}), **some}
+                is_apart = table in self._large or "" in some or _size(some) > MOST_BYTES_OF_SOME
+                if is_apart or _is_large(every[table]):
+                    return False
+            for table, files in every.items():
+                self._follow(table, files)
+            return self._large.isdisjoint(tables)
 
     def _follow(self, table: str, files: Files) -> None:
         known = self._files.get(table)
@@ -71,17 +95,24 @@ class TableCopies:
         whose = f"where {TABLES[table].owner} in ({', '.join(map(quoted, changed))})"
         read = files if is_all else {file: files[file] for file in changed if file in files}
         rows = self._rows(table, read, "" if is_all else whose)
+        is_measured, is_small = bool(read) and table not in FIGURES, _size(read) <= UNMEASURED_BYTES
+        was = "view" if known is None else "table"
         self._connection.execute("begin")
         try:
-            if _is_large(files) or (read and table not in FIGURES and self._has_long_texts(table, rows)):
+            is_long = _is_large(files) or (is_measured and not is_small and self._has_long_texts(table, rows))
+            if not is_long:
+                if is_all:
+                    self._make(table, "table", rows, was=was)
+                else:
+                    if known and not known.keys().isdisjoint(changed):
+                        self._execute(f"delete from copies.source.{table} {whose}")
+                    if read:
+                        self._execute(f"insert into copies.source.{table} {rows}")
+                was = "table"
+                is_long = is_measured and is_small and self._has_long_texts(table)
+            if is_long:
                 self._large.add(table)
-                self._make(table, "view", f"from memory.source.{table}")
-            elif is_all:
-                self._make(table, "table", rows)
-            else:
-                self._execute(f"delete from copies.source.{table} {whose}")
-                if read:
-                    self._execute(f"insert into copies.source.{table} {rows}")
+                self._make(table, "view", f"from memory.source.{table}", was=was)
             self._connection.execute("commit")
         except BaseException:  # also Ctrl-C, after which other queries follow
             self._connection.execute("rollback")
@@ -91,14 +122,15 @@ class TableCopies:
         else:
             self._files[table] = files
 
-    def _make(self, table: str, kind: str, rows: str) -> None:
+    def _make(self, table: str, kind: str, rows: str, *, was: str) -> None:
         """Replace a table, or the view over its files, by another one."""
-        self._execute(f"drop {'table' if table in self._files else 'view'} copies.source.{table}")
+        self._execute(f"drop {was} copies.source.{table}")
         self._execute(f"create {kind} copies.source.{table} as {rows}")
 
-    def _has_long_texts(self, table: str, rows: str) -> bool:
-        """Return whether these rows and those that were read before have too long texts."""
-        self._read[table] = self._read.get(table, 0) + _text_bytes(self._connection, table, rows)
+    def _has_long_texts(self, table: str, rows: str | None = None) -> bool:
+        """Return whether the copy has too long texts, with these rows or, without any, as it is."""
+        before = self._read.get(table, 0) if rows else 0
+        self._read[table] = before + _text_bytes(self._connection, table, rows or f"from copies.source.{table}")
         return self._read[table] > MOST_TEXT_BYTES
 
     def _rows(self, table: str, files: Files, whose: str = "") -> str:
@@ -114,8 +146,8 @@ class TableCopies:
         ]
         if self._has_damage or None in sealed:
             return f"from memory.source.{table} {whose}"
-        columns, empty = ", ".join(columns_of(table)), self._layout.empty(table)
-        rows = f"select {columns} from {rows_of_files([empty, *(path for path in sealed if path)])}"
+        columns, found = ", ".join(columns_of(table)), [path for path in sealed if path]
+        rows = f"select {columns} from {rows_of_files(found or [self._layout.empty(table)])}"
         if packs := [path for path, _ in files.get("", ())]:
             names = ", ".join(map(quoted, ("", *own)))
             packed = f"select {columns} from {rows_of_files(packs)} where {TABLES[table].owner} not in ({names})"
@@ -132,8 +164,6 @@ class NamedFiles:
     def __init__(self, views: duckdb.DuckDBPyConnection, layout: Layout, *, is_packed: bool) -> None:
         self._layout, self._is_packed, self._lock = layout, is_packed, threading.Lock()
         self._connection = views.cursor()
-        self._connection.execute("attach ':memory:' as named")
-        self._connection.execute("copy from database memory to named")
         self._made: set[str] = set()
 
     def find(
@@ -146,6 +176,9 @@ class NamedFiles:
         """Let the queries of a cursor find the rows of owners, by column, in these sealed files of `tables`; they must
         not ask other tables."""
         with self._lock:
+            if not self._made:  # the first time
+                self._connection.execute("attach ':memory:' as named")
+                self._connection.execute("copy from database memory to named")
             if missing := {*tables} - self._made:
                 owning = _owning(dict.fromkeys((TABLES[table].owner for table in missing), ()))
                 self._connection.execute(self._naming(dict.fromkeys(missing, ())) + owning)
@@ -272,5 +305,9 @@ def _files_of(states: Mapping[str, object], table: str) -> Files:
 
 
 def _is_large(files: Files) -> bool:
+    return sum(map(len, files.values())) > MOST_FILES or _size(files) > MOST_BYTES
+
+
+def _size(files: Files) -> int:
     states: list[Any] = [state for of_owner in files.values() for _, state in of_owner]
-    return len(states) > MOST_FILES or sum(size for size, *_ in states) > MOST_BYTES
+    return sum(size for size, *_ in states)

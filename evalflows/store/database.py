@@ -34,6 +34,7 @@ from evalflows.store.copies import FIND_COPIES, NamedFiles, OwnerCopies, TableCo
 from evalflows.store.damages import Damages
 from evalflows.store.files import file_mode
 from evalflows.store.layout import Layout, every_row, identifier, quoted
+from evalflows.store.local_files import LocalFiles
 from evalflows.store.marker import restore_empties
 from evalflows.store.records import FINAL
 from evalflows.store.schemas import TABLES
@@ -161,8 +162,6 @@ def _copy_kept(connection: duckdb.DuckDBPyConnection, with_packed: bool) -> bool
     if _is_copied(connection, path):
         return True
     with suppress(OSError, duckdb.Error), _whole(path) as temporary, tempfile.TemporaryDirectory() as empty:
-        from evalflows.store.local_files import LocalFiles  # late: fsspec is slow to load
-
         restore_empties(Layout(empty), LocalFiles(), all_of_them=True)  # types of columns come from no store either
         with duckdb.connect(str(temporary), config=_FORMAT) as kept:
             for statement in _statements(empty, with_packed):
@@ -428,7 +427,7 @@ class _Database:
     """A database with views, and what queries find beside them, which ends before it."""
 
     copies: TableCopies | None = None
-    named: NamedFiles | None = None
+    named: NamedFiles
     limit: str | None = None  # of the memory that it may use
     views: duckdb.DuckDBPyConnection
 
@@ -462,31 +461,31 @@ class SharedDatabases:
         `make` creates it if needed, if damage was found, and when the store has its first packed files. With `states`
         of local files, `tables` that are small are copies in memory of just these; with `owners`, the others have only
         the rows of these, in memory too. If these owners, by column, are `alone`, their sealed files are the `states`,
-        and `tables` have the rows of no others.
+        and `tables` need not have the rows of others.
         """
         with self._lock:
             key = (os.getpid(), layout.root, damages.version, is_packed)  # a database does not survive a fork
             if key not in self._databases:
                 if len(self._databases) >= MAX_DATABASES:
                     self._databases.pop(next(iter(self._databases)))
-                self._databases[key] = _Database(views=make())
+                views = make()
+                self._databases[key] = _Database(views=views, named=NamedFiles(views, layout, is_packed=is_packed))
             database = self._databases[key]
-            views = database.views
-            if alone is not None and database.named is None:
-                database.named = NamedFiles(views, layout, is_packed=is_packed)
-            elif states is not None and alone is None and database.copies is None:
-                database.copies = TableCopies(views, layout, has_damage=bool(damages.of()))
-            cursor = views.cursor()
+            if states is not None and database.copies is None:
+                database.copies = TableCopies(database.views, layout, has_damage=bool(damages.of()))
+            copies, cursor = database.copies, database.views.cursor()
             if database.limit != self._memory:
                 cursor.execute(f"set memory_limit = '{self._memory}'")
                 database.limit = self._memory
-        if states is not None and alone is not None and database.named is not None:
-            database.named.find(cursor, states, tables, alone)
-        elif states is not None and database.copies is not None:
-            database.copies.follow(states, tables)
-            cursor.execute(owners.follow(views, states, tables, database.copies.tables) if owners else FIND_COPIES)
-        else:
+        if states is None or copies is None:
             cursor.execute(FIND_STAGING)
+        elif alone is None:
+            copies.follow(states, tables)
+            cursor.execute(owners.follow(database.views, states, tables, copies.tables) if owners else FIND_COPIES)
+        elif copies.has_some(states, tables):
+            cursor.execute(FIND_COPIES)
+        else:
+            database.named.find(cursor, states, tables, alone)
         return cursor
 
     @contextmanager

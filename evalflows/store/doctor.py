@@ -194,12 +194,11 @@ class _Examiner:
     def _foreign(self, own: set[str]) -> Iterator[Finding]:
         """Find files that this program did not write, and those that an interrupted write has left."""
         layout = self._store.layout
-        root = self._fs._strip_protocol(layout.root)
-        known = {self._fs._strip_protocol(layout.empty(name)) for name in TABLES}
-        known |= {self._fs._strip_protocol(path) for path in (layout.marker, *own, str(catalog_path(layout)))}
-        known.add(f"{root}/{GITIGNORE}")
+        root = layout.root
+        known = {layout.empty(name) for name in TABLES}
+        known |= {layout.marker, *own, str(catalog_path(layout)), f"{root}/{GITIGNORE}"}
         folders = tuple(f"{root}/{folder}/" for folder in ("spool", MANIFESTS, SIGNATURES, INPUT_GROUPS))
-        for path in sorted(self._fs.find(root, withdirs=False)):
+        for path in sorted(self._fs.find(root)):
             if path in known or path.startswith(folders):
                 continue
             if path.startswith(f"{root}/{PLANS}/") and path.endswith(".json"):

@@ -662,7 +662,6 @@ def remove_plan(store: Store, plan: Plan) -> None:
 def plans(store: Store) -> list[Plan]:
     """Return the plans of erasures that have not ended, the oldest first. Raise StorageError for a damaged one."""
     fs = store.filesystem
-    fs.invalidate_cache()
     found = []
     for path in sorted(fs.glob(f"{store.layout.root}/{FOLDER}/*.json")):
         try:

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 from evalflows.specs.errors import StorageError, describe
 from evalflows.store.layout import Layout
+from evalflows.store.local_files import LocalFiles
 
 if TYPE_CHECKING:
-    from evalflows.store.local_files import LocalFiles
     from evalflows.store.object_store import ObjectFiles
 
 MEMORY = "memory"
@@ -44,12 +44,10 @@ def storage_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def files_at(layout: Layout) -> Any:
-    """Return the file system of a store, in fsspec's terms. Raise ValueError for a root of an unknown kind."""
+    """Return the file system of a store, with fsspec's names. Raise ValueError for a root of an unknown kind."""
     key = (layout.root, *(os.environ.get(name) for name in (*_ENDPOINTS, "AWS_ACCESS_KEY_ID")))
     with _opening:
         if key not in _opened:
-            from evalflows.store.local_files import LocalFiles  # late: fsspec takes as long to load as numpy
-
             _opened[key] = LocalFiles() if layout.is_local else _object_files(layout.root)
         return _opened[key]
 

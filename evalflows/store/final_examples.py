@@ -51,8 +51,8 @@ select distinct example_id, inputs, attachments from source.examples where split
 """
 
 COPIES_KEPT = f"""
-select arg_max(observed::varchar, recorded_at) from checks where name = '{COPIES}' and subject_id in (
-    select snapshot_id from experiments where is_one_of(experiment_id, $1)
+select arg_max(observed, recorded_at) from source.checks where name = '{COPIES}' and subject_id in (
+    select snapshot_id from source.experiments where is_one_of(experiment_id, $1)
 ) group by subject_id order by subject_id
 """
 """SQL for the near copies of the snapshots of experiments, of each the newest; see `read_copies`."""

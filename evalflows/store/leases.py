@@ -11,7 +11,6 @@ import atexit
 import math
 import os
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -68,7 +67,7 @@ class Holder:
 
     @property
     def how_to_stop(self) -> str:
-        command = f" (`kill {self.pid}`{'' if self.host == socket.gethostname() else f' on {self.host}'})"
+        command = f" (`kill {self.pid}`{'' if self.host == os.uname().nodename else f' on {self.host}'})"
         return f"stop it{'' if self.pid in (UNKNOWN.pid, os.getpid()) else command}"
 
 
@@ -77,7 +76,7 @@ UNKNOWN = Holder("", 0, datetime(1970, 1, 1, tzinfo=UTC), "")
 
 
 def this_process() -> Holder:
-    return Holder(socket.gethostname(), os.getpid(), now(), secrets.token_hex(8))
+    return Holder(os.uname().nodename, os.getpid(), now(), secrets.token_hex(8))
 
 
 def to_bytes(holder: Holder) -> bytes:

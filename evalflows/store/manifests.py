@@ -17,13 +17,11 @@ import json
 import os
 import re
 import secrets
-import socket
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, field
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -294,11 +292,13 @@ def user_name() -> str | None:
 
 @cache
 def _version() -> str:
+    from importlib.metadata import version  # late: only what writes needs it
+
     return version("evalflows")
 
 
 def _writer() -> dict[str, object]:
-    return {"user": user_name(), "host": socket.gethostname(), "process": os.getpid(), "evalflows_version": _version()}
+    return {"user": user_name(), "host": os.uname().nodename, "process": os.getpid(), "evalflows_version": _version()}
 
 
 def write_sealed(

@@ -17,7 +17,7 @@ from evalflows.store.database import restrict, time_limit
 from evalflows.store.layout import quoted
 from evalflows.store.leases import held_leases
 from evalflows.store.store import Store, duckdb_error, duckdb_errors, texts_in
-from evalflows.store.views import grain, own_views, tables_of, view_statement, views_of
+from evalflows.store.views import grain, own_views, reads_states, tables_of, view_statement, views_of
 
 if TYPE_CHECKING:
     from evalflows.store.read_only_files import ReadOnlyFiles
@@ -319,7 +319,7 @@ def viewing(store: Store, *queries: str, may_write: bool = False) -> Iterator[du
         wanted = frozenset().union(*map(views_of, queries))
         with _creating:
             create_own_marts(catalog, wanted)
-        if wanted & {"experiments", "comparison_sets", "watermarks"}:
+        if any(map(reads_states, queries)):
             note_leases(store, catalog)
         yield catalog
 

@@ -352,7 +352,7 @@ class Store:
 
         Args:
             only: Read just the files of these owners, by column, for queries of tables that have such ones, as long as
-                they are sealed. Such queries take no longer in a store of many others, whose rows they do not see.
+                they are sealed. Such queries take no longer in a store of many others, whose rows they may not see.
             about: Read the rows of these experiments once, into memory. Queries may then miss answers, scores and calls
                 of all others, unless `only` names some of those.
             once: Answer a question that has been asked before with the rows of that time, if they are few: for what

@@ -64,6 +64,11 @@ HELD_LEASES = "create or replace macro held_leases() as getvariable('held_leases
 _STATE_NOW = """case when state = 'running' and not list_contains(held_leases(), lease)
                      then 'interrupted' else state end"""
 
+_WITH_STATES = re.compile(
+    r"\b(?:from|join|pivot)\s+(?:(?:staging|main)\.)?(?:experiments|comparison_sets|watermarks)\b", re.IGNORECASE
+)
+"""Where SQL names one of the views that use `state_now`; the tables below `source` have the states of their rows."""
+
 _FACTORS_OF = """json_extract(json_extract(spec, '$.targets[*]')[list_position(
     json_extract_string(spec, '$.targets[*].name'), target)], '$.factors')"""
 
@@ -283,6 +288,11 @@ def views_of(sql: str) -> frozenset[str]:
     return _views_of(sql, own_marts(_taken()))
 
 
+def reads_states(sql: str) -> bool:
+    """Return whether a query reads a view of staging with states that depend on the leases, also through others."""
+    return _reads_states(sql, own_marts(_taken()))
+
+
 def grain(path: Path) -> tuple[str, ...]:
     """Return the key columns of a view, read from its first line: `-- one row per a, b: …`."""
     first = path.read_text(encoding="utf-8").partition("\n")[0]
@@ -374,8 +384,19 @@ def _views_of(sql: str, own: tuple[OwnMart, ...]) -> frozenset[str]:
 @lru_cache(8)
 def _reads(own: tuple[OwnMart, ...]) -> Mapping[str, frozenset[str]]:
     """Return what each view names, but for the table of its own name."""
-    views = {path.stem: _named(_without_comments(path)) - {path.stem} for path in _files(own)}
-    return {**views, CHANGES_BETWEEN: _named(_changes_between())}
+    return {name: _named(text) - {name} for name, text in _texts(own).items()}
+
+
+@lru_cache(8)
+def _texts(own: tuple[OwnMart, ...]) -> Mapping[str, str]:
+    """Return the SQL of each view."""
+    return {path.stem: _without_comments(path) for path in _files(own)} | {CHANGES_BETWEEN: _changes_between()}
+
+
+@lru_cache(512)
+def _reads_states(sql: str, own: tuple[OwnMart, ...]) -> bool:
+    texts = _texts(own)
+    return any(_WITH_STATES.search(text) for text in (sql, *(texts[name] for name in _views_of(sql, own))))
 
 
 def _reached(names: frozenset[str], reads: Mapping[str, frozenset[str]]) -> frozenset[str]:

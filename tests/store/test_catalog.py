@@ -107,7 +107,7 @@ def test_what_a_query_reads_is_found_through_schemas_capitals_and_macros() -> No
     assert views_of("from staging.scores") == views_of("FROM scores") == {"scores", "judgements"}
     assert views_of("select 1 from main.measures") == {"measures", "outputs"}
     changes = views_of("select * from changes_between('a', 'b')")
-    assert changes >= {"changes_between", "experiments", "examples", "run_values", "measures", "scores", "outputs"}
+    assert changes >= {"changes_between", "experiments", "examples", "run_values", "measures", "judgements", "outputs"}
     assert "changes" not in changes
     assert views_of("from changes") >= {"experiment_pairs", "verdicts", "decisions"}
 

@@ -68,6 +68,7 @@ def test_what_is_about_an_experiment_sees_its_rows_of_large_tables_and_all_of_ot
     assert store.steady(read) == wanted  # they are too large as well
     monkeypatch.setattr(copies, "MOST_BYTES", 4 << 20)
     monkeypatch.setattr(copies.TableCopies, "follow", lambda *_: None)
+    monkeypatch.setattr(copies, "MOST_BYTES_OF_SOME", 0)
     assert store.steady(read) == [wanted[0], [(2,)], wanted[2]]  # counted: the rows of others are not read
     with store.reading(about=["exp-1"]):
         assert ask(store, *asked)[1] == [(2,)]
@@ -107,6 +108,7 @@ def test_questions_about_some_owners_read_their_sealed_files_alone(
     store: Store, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count = "select count(*) from source.outputs where is_one_of(experiment_id, $1)"
+    monkeypatch.setattr(copies, "MOST_BYTES_OF_SOME", 0)  # not of copies, which have those of earlier questions too
 
     def answers(*owners: str, of: str = "exp-1") -> list[Any]:
         with store.reading(only={"experiment_id": [of]}):
@@ -149,8 +151,33 @@ def test_questions_about_some_owners_read_their_sealed_files_alone(
         answers("exp-3", of="exp-3")
 
 
+@pytest.mark.parametrize("most", [32 << 20, 0])
+def test_small_files_of_some_owners_are_copied_beside_those_of_others(
+    most: int, store: Store, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def publish(identity: str, names: str) -> None:
+        rows = [make("outputs", experiment_id=identity, run_id=f"{identity}-{one}", outputs='"a"') for one in names]
+        store.publish("outputs", identity, rows)
+
+    def answers(identity: str) -> int:
+        with store.reading(only={"experiment_id": [identity]}):
+            (((count,),),) = ask(store, ("select count(*) from outputs where experiment_id = $1", [identity]))
+        return int(count)
+
+    monkeypatch.setattr(copies, "MOST_TEXT_BYTES", most)
+    publish("exp-1", "ab")
+    publish("exp-2", "abc")
+    monkeypatch.setattr(Store, "_read_unchanged", lambda *_, **__: pytest.fail("all files were read"))
+    assert (answers("exp-1"), answers("exp-2"), answers("exp-3")) == (2, 3, 0)
+    publish("exp-1", "abcd")
+    assert (answers("exp-1"), answers("exp-2")) == (4, 3)
+    monkeypatch.undo()
+    publish("exp-3", "a")
+    assert ask(store, ("select count(*) from outputs", [])) == [[(8,)]]
+
+
 def test_copies_go_on_after_an_interrupt(store: Store, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise RuntimeError("Query interrupted")  # as DuckDB does on Ctrl-C
 
     store.publish("experiments", "exp-1", [make("experiments", experiment_id="exp-1", name="one")])

@@ -77,10 +77,11 @@ def _by_gate(store: Store, query: str, experiments: Sequence[str]) -> dict[str, 
     return found
 
 
-def decisions_on(store: Store, experiments: Sequence[str]) -> list[str]:
-    """Return the ids of the gates' decisions on some experiments."""
-    query = "select decision_id from decisions where list_contains($1, candidate_experiment_id)"
-    return [decision for (decision,) in ask(store, (query, [list(experiments)]))[0]]
+def decisions_on(store: Store, experiments: Sequence[str], conclusion: str | None = None) -> list[str]:
+    """Return the ids of the gates' decisions on some experiments, with a conclusion (None: all)."""
+    query = """select decision_id from source.decisions
+               where list_contains($1, candidate_experiment_id) and ($2::varchar is null or conclusion = $2)"""
+    return [decision for (decision,) in ask(store, (query, [list(experiments), conclusion]))[0]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ with counted as (
            case when error_kind = 'invalid_trial' then 2
                 else coalesce(json_array_length(outputs -> '$.invalid_trials'), 0) end as invalid,
            case when status = 'ok' then 1 else 0 end as valid
-    from outputs join experiments using (experiment_id)
+    from source.outputs join source.experiments using (experiment_id)
     where is_one_of(experiment_id, $1) and target_kind = 'conversation'
           and (status = 'ok' or error_kind = 'invalid_trial')
 )

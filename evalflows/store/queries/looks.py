@@ -52,9 +52,7 @@ def reading_id(run_group: str) -> str:
 
 def look_of(store: Store, run_group: str) -> Look | None:
     """Return the look of a run group; None if it had no final examples."""
-    (found,) = ask(
-        store, ("select subject_id, observed::varchar from checks where batch_id = $1", [look_id(run_group)])
-    )
+    (found,) = ask(store, ("select subject_id, observed from source.checks where batch_id = $1", [look_id(run_group)]))
     return _look(*found[0]) if found else None
 
 
@@ -119,8 +117,8 @@ order by (observed ->> 'number')::int, recorded_at
 _INPUTS = "select snapshot_id, example_id, inputs, attachments from examples where snapshot_id in $1 and split = $2"
 
 _FINAL_IDS = """
-select distinct example_id from examples
-where snapshot_id in (select snapshot_id from experiments where is_one_of(experiment_id, $1)) and split = $2
+select distinct example_id from source.examples
+where snapshot_id in (select snapshot_id from source.experiments where is_one_of(experiment_id, $1)) and split = $2
 """
 
 _UNKEPT = """

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evalflows.prefect_server import dashboard_url, note_dashboard, prefect_ui
+from evalflows.prefect_server import prefect_ui
+from evalflows.specs.dashboard_address import dashboard_url, note_dashboard
 
 ROOT, URL = "/stores/one", "http://127.0.0.1:4280"
 NAMES = ("EVALFLOWS_DASHBOARD_URL", "PREFECT_UI_URL", "PREFECT_API_URL")
@@ -33,7 +34,7 @@ def test_a_dashboard_is_known_while_it_runs_and_for_its_store_only() -> None:
 def test_the_note_of_a_killed_dashboard_counts_no_more(home: Path) -> None:
     program = f"""
 import os, signal
-from evalflows.prefect_server import note_dashboard
+from evalflows.specs.dashboard_address import note_dashboard
 with note_dashboard({ROOT!r}, {URL!r}):
     os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -17,8 +17,9 @@ from local_servers import living
 from running_up import EVALFLOWS, until
 
 from evalflows import prefect_server
-from evalflows.prefect_server import Home, hold_shared, idle_minutes, is_locked, is_used
+from evalflows.prefect_server import Home, hold_shared, idle_minutes, is_used
 from evalflows.specs.errors import InputError
+from evalflows.specs.file_locks import is_locked
 
 SHARED = """
 import sys, time

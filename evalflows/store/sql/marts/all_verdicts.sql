@@ -3,15 +3,15 @@ with rejected as (
     select experiment_id, metric, arg_min(rejection, part) as reason
     from (
         select t.experiment_id, t.metric, t.metric as part, r.rejection
-        from staging.estimates t
+        from source.estimates t
         join people_checks r on not r.passed and r.evaluator_version = t.evaluator_version and r.metric = base_metric(t.metric)
         where t.slice is null
         union all
         select t.experiment_id, c.composite ->> 'name', t.metric, r.rejection
-        from staging.estimates t
+        from source.estimates t
         join people_checks r on not r.passed and r.evaluator_version = t.evaluator_version and r.metric = t.metric
         join (
-            select experiment_id, unnest(spec -> '$.composites[*]') as composite from staging.experiments
+            select experiment_id, unnest(spec::json -> '$.composites[*]') as composite from source.experiments
         ) c on c.experiment_id = t.experiment_id and list_contains(
             coalesce(json_keys(c.composite -> 'weights'), []) || coalesce(json_keys(c.composite -> 'requirements'), []), t.metric
         )
@@ -27,8 +27,8 @@ with rejected as (
            ) as n_in_family,
            bool_or(v.decision_id is null) over pair as is_of_run, max(d.recorded_at) over pair as pair_decided_at
     from staging.verdicts v
-    join staging.experiments e on e.experiment_id = v.candidate_experiment_id
-    left join staging.decisions d on d.decision_id = v.decision_id
+    join source.experiments e on e.experiment_id = v.candidate_experiment_id
+    left join source.decisions d on d.decision_id = v.decision_id
     where v.comparison_id is null and (d.decision_id is not null or v.run_group = e.run_group)
     window pair as (partition by v.candidate_experiment_id, v.baseline_experiment_id)
 )

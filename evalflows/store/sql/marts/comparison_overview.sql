@@ -7,9 +7,9 @@ with compared as (
     from (
         select comparison_id, baseline_experiment_id as baseline, unnest(experiments) as experiment_id,
                generate_subscripts(experiments, 1) as place
-        from staging.comparison_sets
+        from source.comparison_sets
     ) n
-    left join staging.experiments e using (experiment_id)
+    left join source.experiments e using (experiment_id)
     group by n.comparison_id
 ), judgements as (
     -- one judgement per evaluator, pair and order, however many metrics it gave

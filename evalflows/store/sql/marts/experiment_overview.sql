@@ -7,16 +7,17 @@ with answers as (
            count(*) filter (status in ('ok', 'failed') and calls is null and cost_usd is null) as unrecorded,
            avg(latency_s) as mean_latency_s,
            quantile_cont(latency_s, 0.95) as p95_latency_s
-    from staging.outputs
+    from source.outputs
     group by experiment_id
 ), judged as (
-    select experiment_id, count(*) filter (calls is null) as unrecorded_judgements from staging.scores group by experiment_id
+    select experiment_id, count(*) filter (calls is null) as unrecorded_judgements
+    from source.judgements where subject_kind <> 'pair' group by experiment_id
 ), recorded as (
     select experiment_id, count(*) as recorded_calls, count(*) filter (kind = 'application') as application_calls,
            case when count(coalesce(cost_usd, estimated_usd)) = count(*) then sum(coalesce(cost_usd, estimated_usd)) end as usd,
            sum(tokens_cached) / nullif(sum(tokens_in) filter (tokens_cached is not null), 0) as cached_share,
            sum(tokens_reasoning) / nullif(sum(tokens_out) filter (tokens_reasoning is not null), 0) as reasoning_share
-    from staging.calls group by experiment_id
+    from source.calls where kind <> 'turn' group by experiment_id
 )
 select e.experiment_id, e.name, e.target, e.target_kind, e.state, e.reason, e.run_group, e.run_key,
        e.dataset_name, e.snapshot_id, e.n_examples, e.repetitions, e.n_examples * e.repetitions as planned,

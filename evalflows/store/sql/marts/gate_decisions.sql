@@ -21,6 +21,6 @@ select d.decision_id, d.gate, d.conclusion, d.summary,
            partition by d.gate, d.candidate_experiment_id order by d.recorded_at desc, d.decision_id desc
        ) = 1 as is_newest
 from staging.decisions d
-join staging.experiments c on c.experiment_id = d.candidate_experiment_id
-left join staging.experiments b on b.experiment_id = d.baseline_experiment_id
+join source.experiments c on c.experiment_id = d.candidate_experiment_id
+left join source.experiments b on b.experiment_id = d.baseline_experiment_id
 left join earlier l on l.decision_id = d.decision_id

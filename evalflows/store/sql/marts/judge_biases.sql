@@ -7,5 +7,5 @@ select s.comparison_id, s.name as comparison, c.subject_id as metric, c.name as 
        (c.observed ->> 'high')::double as high,
        c.observed ->> 'method' as method,
        c.message, c.reason_code
-from staging.checks c join staging.comparison_sets s on s.comparison_id = c.batch_id
+from staging.checks c join source.comparison_sets s on s.comparison_id = c.batch_id
 where c.subject_kind = 'judge'

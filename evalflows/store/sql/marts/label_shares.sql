@@ -3,6 +3,6 @@
 select experiment_id, metric, evaluator_version, label, count(*) as n,
        sum(1 / coalesce(sampling_rate, 1.0))
            / sum(sum(1 / coalesce(sampling_rate, 1.0))) over (partition by experiment_id, metric, evaluator_version) as share
-from staging.scores
+from source.judgements
 where status = 'scored' and label is not null and subject_kind = 'run' and turn is null
 group by experiment_id, metric, evaluator_version, label

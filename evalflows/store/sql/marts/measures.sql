@@ -7,7 +7,7 @@ from (
            tokens_in + tokens_out as tokens, count(latency_s) over w > 0 as has_latency,
            count(cost_asked_usd) over w > 0 as has_cost, count(tokens_in + tokens_out) over w > 0 as has_tokens,
            count(length) over w > 0 as has_length
-    from (select *, case when coalesce(calls_cached, 0) = 0 then cost_usd end as cost_asked_usd from staging.outputs)
+    from (select *, case when coalesce(calls_cached, 0) = 0 then cost_usd end as cost_asked_usd from source.outputs)
     window w as (partition by experiment_id)
 ), lateral (
     values ('latency', latency_s, has_latency), ('cost', cost_asked_usd, has_cost),

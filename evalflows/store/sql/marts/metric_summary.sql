@@ -3,7 +3,7 @@ with of_metrics as (
     -- names are keys of the groups, so that a condition on them reaches the files
     select s.experiment_id, e.name, e.target, metric, evaluator_version, evaluator, subject_kind, value, status,
            sampling_rate, s.calls, s.calls_cached, s.cost_usd
-    from staging.scores s join staging.experiments e using (experiment_id)
+    from source.judgements s join source.experiments e using (experiment_id)
     where subject_kind in ('run', 'experiment') and turn is null
 ), by_measure as (
     -- the rows of `measures`, summed without making them
@@ -24,7 +24,7 @@ with of_metrics as (
            ]) as m
     from (
         select o.*, e.name, e.target, case when coalesce(o.calls_cached, 0) = 0 then o.cost_usd end as cost_asked_usd
-        from staging.outputs o join staging.experiments e using (experiment_id)
+        from source.outputs o join source.experiments e using (experiment_id)
     )
     group by experiment_id, name, target
 ), summed as (

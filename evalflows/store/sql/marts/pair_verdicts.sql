@@ -38,7 +38,7 @@ with pairs as (
            avg(c.agreement) as agreement,
            case when bool_or(c.cost_usd is null) then null else sum(c.cost_usd) end as cost_usd,
            case when bool_or(c.calls is null) then null else sum(c.calls)::bigint end as calls
-    from staging.comparisons c join staging.comparison_sets s using (comparison_id)
+    from staging.comparisons c join source.comparison_sets s using (comparison_id)
     group by c.comparison_id, c.metric, c.evaluator_version, c.left_run_id, c.right_run_id
 )
 select *,

@@ -12,9 +12,9 @@ with summed as (
            case when is_pass_k then m.sampled_out // e.repetitions else m.sampled_out end as sampled_out,
            case when is_pass_k then 0.0 else m.cost_usd end as cost_usd
     from metric_summary m
-    join staging.experiments e using (experiment_id)
+    join source.experiments e using (experiment_id)
     cross join (values (false), (true)) as variant(is_pass_k)
-    left join staging.estimates t
+    left join source.estimates t
         on is_pass_k and t.experiment_id = m.experiment_id and t.evaluator_version = m.evaluator_version
            and t.slice is null and base_metric(t.metric) = m.metric and t.metric <> m.metric
     where not is_pass_k or t.metric is not null
@@ -31,10 +31,10 @@ select m.experiment_id, m.experiment, m.target, e.run_group, e.started_at, e.dat
        v.conclusion, coalesce(v.reason, t.reason) as reason,
        case when v.reason is null then t.reason_code else v.reason_code end as reason_code
 from summed m
-join staging.experiments e using (experiment_id)
-left join staging.estimates t
+join source.experiments e using (experiment_id)
+left join source.estimates t
     on t.experiment_id = m.experiment_id and t.metric = m.metric and t.evaluator_version = m.evaluator_version
        and t.slice is null
 left join current_verdicts v
     on v.candidate_experiment_id = m.experiment_id and v.metric = m.metric and v.slice = 'all' and v.is_shown
-left join staging.experiments b on b.experiment_id = v.baseline_experiment_id
+left join source.experiments b on b.experiment_id = v.baseline_experiment_id

@@ -24,7 +24,7 @@ select v.comparison_id, s.name as comparison, v.metric, v.candidate_experiment_i
        (v.settings ->> 'discrete_high')::double as discrete_high,
        v.conclusion, v.reason, v.reason_code, v.warning, v.method
 from staging.verdicts v
-join staging.comparison_sets s using (comparison_id)
-left join staging.experiments c on c.experiment_id = v.candidate_experiment_id
-left join staging.experiments b on b.experiment_id = v.baseline_experiment_id
+join source.comparison_sets s using (comparison_id)
+left join source.experiments c on c.experiment_id = v.candidate_experiment_id
+left join source.experiments b on b.experiment_id = v.baseline_experiment_id
 where v.decision_id is null

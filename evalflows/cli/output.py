@@ -19,7 +19,7 @@ import rich.console
 import rich.table
 import rich.text
 from rich.cells import cell_len
-from rich.console import ConsoleOptions, RenderableType, RenderResult
+from rich.console import ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.segment import Segment
 from rich.style import Style
@@ -244,12 +244,24 @@ class Table(rich.table.Table):
 
     def _part(self, rows: Sequence[Sequence[Text]], lifted: int, widths: Sequence[int]) -> RenderableType:
         """Return some rows, below a heading indented, in columns of these widths."""
+        cells = [(cell, width) for row in rows for cell, width in zip(row, widths, strict=True)]
+        if all(cell_len(cell.plain) <= width and "\n" not in cell.plain for cell, width in cells):
+            return Group(*(self._line(row, lifted, widths) for row in rows))
         grid = rich.table.Table(box=None, show_header=False, pad_edge=False, padding=(0, GAP, 0, 0))
         for width, column in zip(widths, self.columns[lifted:], strict=True):
             grid.add_column(justify=column.justify, width=width, overflow="fold")
         for row in rows:
             grid.add_row(*row)
         return Padding(grid, (0, 0, 0, GAP)) if lifted else grid
+
+    def _line(self, row: Sequence[Text], lifted: int, widths: Sequence[int]) -> Text:
+        """Return a row of one line, which rich would lay out in several times the time."""
+        line = Text(" " * GAP if lifted else "")
+        for number, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            gap, blank = " " * GAP if number else "", " " * (width - cell_len(cell.plain))
+            is_right = self.columns[lifted + number].justify == "right"
+            line.append(gap + blank if is_right else gap).append_text(cell).append_text(Text("" if is_right else blank))
+        return line
 
     def _blocks(self, cells: Sequence[Sequence[Text]]) -> Iterator[RenderableType]:
         for number, row in enumerate(zip(*(column[1:] for column in cells), strict=True)):

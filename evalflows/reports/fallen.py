@@ -72,7 +72,9 @@ def fallen(store: Store) -> list[Fallen]:
     """Return what is worse now, what is only open last, and the newest first; without trials."""
     with small_tables(store) as ask:
         gates = records_of(GateFall, ask(_GATES, [TRIAL]))
-        metrics = records_of(MetricFall, ask(_METRICS, [TRIAL]) + ask(_UNTESTED, [TRIAL, [*MEASURES]]))
+        worse = [[*system] for system in ask(_WORSE, [TRIAL])]  # most often none: the windows of all verdicts are slow
+        tested = ask(_METRICS, [TRIAL, worse]) if worse else []
+        metrics = records_of(MetricFall, tested + ask(_UNTESTED, [TRIAL, [*MEASURES]]))
         found: list[GateFall | MetricFall] = [*gates, *metrics]
         ids = {identity for one in found for identity in (one.experiment_id, one.baseline_id) if identity}
         names = dict(ask(_NAMES, [sorted(ids)]))
@@ -125,6 +127,12 @@ with runs as (
 )
 """
 
+_WORSE = f"""
+{_RUNS}
+select distinct name, target from runs join staging.verdicts v on v.candidate_experiment_id = experiment_id
+where back = 1 and v.slice is null and v.conclusion = 'worse'
+"""
+
 _METRICS = f"""
 {_RUNS}, streaks as (
     select r.name, r.target, r.started_at, r.back, v.*,
@@ -132,7 +140,7 @@ _METRICS = f"""
                partition by r.name, r.target, v.metric order by r.back
            ) as others
     from runs r join current_verdicts v on v.candidate_experiment_id = r.experiment_id
-    where v.slice = 'all' and v.is_shown
+    where v.slice = 'all' and v.is_shown and list_contains($2, [r.name, r.target])
 )
 select arg_min(candidate_experiment_id, back), arg_min(baseline_experiment_id, back), metric, arg_min(difference, back),
        arg_min(ci_low, back), arg_min(ci_high, back), min(started_at)

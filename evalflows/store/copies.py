@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from evalflows.store.arrow import duckdb
-from evalflows.store.layout import Layout, StoredFile, quoted
+from evalflows.store.layout import Layout, StoredFile, quoted, rows_in
 from evalflows.store.layout import files as rows_of_files
 from evalflows.store.schemas import TABLES, columns_of, text_columns
 
@@ -136,23 +136,12 @@ class TableCopies:
     def _rows(self, table: str, files: Files, whose: str = "") -> str:
         """Return SQL of the rows in some files: all of a table, or those of owners, `whose`.
 
-        Where all are sealed or packed, it reads just these files, which takes a fifth of the time of the view. A packed
-        row counts only if its owner has no file of its own.
+        Where all are sealed or packed, it reads just these files.
         """
-        own = {owner: of_owner for owner, of_owner in files.items() if owner}
-        sealed = [
-            next((path for path, _ in of_owner if (file := StoredFile.at(path)) and file.is_sealed), None)
-            for of_owner in own.values()
-        ]
-        if self._has_damage or None in sealed:
-            return f"from memory.source.{table} {whose}"
-        columns, found = ", ".join(columns_of(table)), [path for path in sealed if path]
-        rows = f"select {columns} from {rows_of_files(found or [self._layout.empty(table)])}"
-        if packs := [path for path, _ in files.get("", ())]:
-            names = ", ".join(map(quoted, ("", *own)))
-            packed = f"select {columns} from {rows_of_files(packs)} where {TABLES[table].owner} not in ({names})"
-            rows = f"{rows} union all {packed}"
-        return rows
+        paths = (path for of_owner in files.values() for path, _ in of_owner)
+        found = [*filter(None, map(StoredFile.at, paths))]
+        rows = None if self._has_damage else rows_in(self._layout, table, found, with_folders=False)
+        return rows or f"from memory.source.{table} {whose}"
 
     def _execute(self, sql: str) -> None:
         self._connection.execute(sql)

@@ -33,7 +33,7 @@ from evalflows.store.arrow import duckdb
 from evalflows.store.copies import FIND_COPIES, NamedFiles, OwnerCopies, TableCopies
 from evalflows.store.damages import Damages
 from evalflows.store.files import file_mode
-from evalflows.store.layout import Layout, every_row, identifier, quoted
+from evalflows.store.layout import Layout, StoredFile, every_row, identifier, quoted, rows_in
 from evalflows.store.local_files import LocalFiles
 from evalflows.store.marker import restore_empties
 from evalflows.store.records import FINAL
@@ -119,16 +119,16 @@ def peak_memory_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def create_catalog(connection: duckdb.DuckDBPyConnection, root: str, damages: Damages, *, with_packed: bool) -> None:
-    """Create every view over the files below a root in an empty database, without the owners of damaged files.
+def create_catalog(
+    connection: duckdb.DuckDBPyConnection, root: str, with_packed: bool, replaced: Mapping[str, str]
+) -> None:
+    """Create every view over the files below a root in an empty database; of some tables, over the rows of this SQL.
 
     As long as a store has no packed files, views without them are quicker to query.
     """
     _create_views(connection, root, with_packed)
-    for name, table in TABLES.items():
-        left_out = damages.owners(table.owner), damages.packed_files(name)
-        if any(left_out):
-            connection.execute(_source_view(name, *left_out, with_packed=with_packed))
+    for name, rows in replaced.items():
+        connection.execute(f"create or replace view source.{name} as {rows}")
     connection.execute(HELD_LEASES)
     connection.execute(FIND_STAGING)
 
@@ -325,13 +325,9 @@ def _statements(root: str, with_packed: bool) -> Iterator[str]:
     yield "create schema source; create schema staging"
     yield _root(root)
     yield FIND_STAGING
-    yield from (_source_view(name, with_packed=with_packed) for name in TABLES)
+    for name in TABLES:
+        yield f"create or replace view source.{name} as {every_row(name, with_packed=with_packed)}"
     yield from view_statements()
-
-
-def _source_view(table: str, *left_out: Collection[str], with_packed: bool) -> str:
-    """Return the SQL of a table's rows, without these owners and packed files."""
-    return f"create or replace view source.{table} as {every_row(table, *left_out, with_packed=with_packed)}"
 
 
 def connect_source(
@@ -341,11 +337,12 @@ def connect_source(
     files: AbstractFileSystem | None = None,
     *,
     with_final: bool = True,
+    known: Mapping[str, Collection[StoredFile]] | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """Return an in-memory DuckDB with the catalog's views over a folder, without the owners of damaged files.
 
     `files` opens the store's files, if not the local file system does. Without `with_final`, the views have no rows of
-    single final examples.
+    single final examples. `known` has all files of some tables, for as long as the connection is used.
     """
     connection = duckdb.connect()
     if files is not None:
@@ -356,20 +353,26 @@ def connect_source(
     connection.execute("set enable_external_file_cache = false")
     # it would aggregate before a join, where each value is a group of its own
     connection.execute("set disabled_optimizers = 'partial_aggregate_pushdown'")
-    root = layout.root if files is None else f"{files.protocol}://{layout.root}"
-    create_catalog(connection, root, damages, with_packed=with_packed)
+    prefix, replaced = "" if files is None else f"{files.protocol}://", dict[str, str]()
+    for name, table in TABLES.items():
+        left_out = damages.owners(table.owner), damages.packed_files(name)
+        if any(left_out):
+            replaced[name] = every_row(name, *left_out, with_packed=with_packed)
+        elif known and name in known and (rows := rows_in(layout, name, known[name], prefix)):
+            replaced[name] = rows
+    create_catalog(connection, f"{prefix}{layout.root}", with_packed, replaced)
     if not with_final:
-        _leave_out_final(connection, damages, with_packed)
+        _leave_out_final(
+            connection, lambda table: f"({replaced.get(table) or every_row(table, with_packed=with_packed)})"
+        )
     return connection
 
 
-def _leave_out_final(connection: duckdb.DuckDBPyConnection, damages: Damages, with_packed: bool) -> None:
-    """Leave single final examples out of a catalog's views: their answers, judgements, labels, and texts of calls."""
+def _leave_out_final(connection: duckdb.DuckDBPyConnection, rows: Callable[[str], str]) -> None:
+    """Leave single final examples out of a catalog's views: their answers, judgements, labels, and texts of calls.
 
-    def rows(table: str) -> str:
-        left_out = damages.owners(TABLES[table].owner), damages.packed_files(table)
-        return f"({every_row(table, *left_out, with_packed=with_packed)})"
-
+    `rows` returns the SQL of all rows of a table.
+    """
     final = f"""
         select owner, example_id from (
             select experiment_id as owner, snapshot_id from {rows("experiments")}

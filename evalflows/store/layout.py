@@ -31,6 +31,10 @@ _PACK = re.compile(r"[0-9a-f]{12}\.parquet")
 
 _OWNERS = {table.owner for table in TABLES.values()}
 
+_HIVE, _PLAIN = "hive_partitioning = true, hive_types_autocast = false", "hive_partitioning = false"
+"""How DuckDB reads files: with owners as their folders say, so that a query for one opens only its files, or without.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -149,6 +153,30 @@ def every_row(
     return f"{own} union all ({_packed_rows(table, left_out, without_files)})" if with_packed else own
 
 
+def rows_in(
+    layout: Layout, table: str, files: Collection[StoredFile], prefix: str = "", *, with_folders: bool = True
+) -> str | None:
+    """Return SQL for all rows of a table that has just these files, whose paths get a prefix; None if some rows are not
+    sealed.
+
+    As it searches no folders, a query is planned in a third of the time. `with_folders`, a query for one owner opens
+    only its files, and one for all takes a little longer.
+    """
+    owner, columns = _table(table).owner, ", ".join(columns_of(table))
+    own = {file.owner: file.path for file in files if file.is_sealed}
+    packs = [file.path for file in files if file.is_packed]
+    if any(file.owner not in own for file in files if not file.is_packed):
+        return None
+
+    def rows(paths: Collection[str], folders: str) -> str:
+        return f"select {columns} from read_parquet([{', '.join(quoted(prefix + path) for path in paths)}], {folders})"
+
+    parts = [rows(own.values(), _HIVE if with_folders else _PLAIN)] if own else []
+    if packs or not own:
+        parts.append(rows(packs or [layout.empty(table)], _PLAIN) + _not_in(owner, own, "where"))
+    return " union all ".join(parts)
+
+
 def _packed_rows(table: str, left_out: str, without_files: Collection[str]) -> str:
     """Return SQL for the packed rows of owners that have no files of their own."""
     owner, columns = _table(table).owner, ", ".join(columns_of(table))
@@ -185,7 +213,7 @@ def latest_first(table: str) -> str:
 
 def _scan(table: str, pattern: str, owner: str | None = None) -> str:
     """Return SQL that reads files below the root, with their names; their folders' names tell the `owner`, if given."""
-    folders = "hive_partitioning = true, hive_types_autocast = false" if owner else "hive_partitioning = false"
+    folders = _HIVE if owner else _PLAIN
     # the empty file comes first, since DuckDB takes the columns of the first one;
     # DuckDB before 1.3, which reads exported views too, has `filename` only if asked for it
     return f"read_parquet([{_path(Layout('').empty(table))}, {_path(pattern)}], {folders}, filename = true)"
@@ -200,13 +228,13 @@ def _path(below: str) -> str:
     return f"source.root() || {quoted(below)}"
 
 
-def _not_in(column: str, values: Collection[str]) -> str:
-    return f" and {column} not in ({', '.join(map(quoted, sorted(values)))})" if values else ""
+def _not_in(column: str, values: Collection[str], after: str = "and") -> str:
+    return f" {after} {column} not in ({', '.join(map(quoted, sorted(values)))})" if values else ""
 
 
 def files(urls: list[str]) -> str:
     """Return SQL for the rows of Parquet files."""
-    return f"read_parquet([{', '.join(map(quoted, urls))}], hive_partitioning = false)"
+    return f"read_parquet([{', '.join(map(quoted, urls))}], {_PLAIN})"
 
 
 def quoted(text: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 
 import duckdb
 
-from evalflows.store.file_states import owner_states
+from evalflows.store.file_states import owner_states, packed_states
 from evalflows.store.file_systems import follow
 from evalflows.store.layout import quoted
 from evalflows.store.packs import packed_owners
@@ -32,6 +32,9 @@ VIEWS = frozenset((*SMALL, "gate_decisions", "people_checks", "all_verdicts", "c
 """The views that read no other tables."""
 
 MAX_STORES = 4
+
+Files = Mapping[str, tuple[object, object]]
+"""By table, the states of its packed files and of those of owners."""
 
 Owners = Mapping[tuple[str, str], object]
 """By table and owner, what changes with the files."""
@@ -62,6 +65,7 @@ class _Copy:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._database: duckdb.DuckDBPyConnection | None = None
+        self._files: Files = {}
         self._owners: Owners = {}
         self._damage_version = 0
 
@@ -75,15 +79,17 @@ class _Copy:
         if store.left_out():
             store.steady(lambda: None)  # forgets files that were replaced since
         while True:
-            version, owners = store.damage_version, _owners(store)
+            version, files = store.damage_version, _files(store)
             if self._database is None or version != self._damage_version:
-                self._database, self._owners, self._damage_version = _empty(store), {}, version
-            if owners == self._owners:
+                self._database, self._files, self._owners, self._damage_version = _empty(store), {}, {}, version
+            if files == self._files:
                 note_leases(store, self._database)
                 return self._database
+            owners = _owners(store)
             try:
-                follow(store.filesystem)  # after the owners were listed: what is newer is read again the next time
+                follow(store.filesystem)  # after the files were listed: what is newer is read again the next time
                 self._read(store, self._database, owners)
+                self._files = files
             except duckdb.Error:
                 self._database = None  # some tables may have been read
                 if _owners(store) == owners and not store.mend(since=version):
@@ -96,6 +102,11 @@ class _Copy:
             if of_table := [owner for name, owner in changed if name == table]:
                 _replace(store, database, table, of_table, is_all=not self._owners)
         self._owners = owners
+
+
+def _files(store: Store) -> Files:
+    layout, fs = store.layout, store.filesystem
+    return {table: (packed_states(layout, fs, table), owner_states(layout, fs, table)) for table in SMALL}
 
 
 def _owners(store: Store) -> Owners:

@@ -83,6 +83,15 @@ class _Steady(NamedTuple):
         return self.tables is None or (tables is not None and {*tables} <= {*self.tables})
 
 
+def _by_table(seen: _Steady) -> dict[str, list[StoredFile]]:
+    """Return the files by table, of each of the tables."""
+    found: dict[str, list[StoredFile]] = {table: [] for table in (TABLES if seen.tables is None else seen.tables)}
+    for path in seen.states:
+        if (file := StoredFile.at(path)) and file.table in found:
+            found[file.table].append(file)
+    return found
+
+
 class _Reading(NamedTuple):
     """How queries read in a block: see `Store.reading`."""
 
@@ -229,15 +238,18 @@ class Store:
         """Return a DuckDB with the catalog's views, without owners known to be damaged.
 
         It may be one without packed files as long as there are none. With `files`, it opens these for reading;
-        `restrict` takes all others from it. Without `with_final`, it has no rows of single final examples.
+        `restrict` takes all others from it. Within `steady`, it is for queries of the block then, from the files that
+        they see. Without `with_final`, it has no rows of single final examples.
         """
         folder = readable(self.layout, self._fs)
         if not self.layout.is_local:
             self.steady(lambda: None)  # the mirror has one state of the store then
+        seen = self._reading.get().steady if files is not None else None
+        known = _by_table(seen) if seen and seen.may_copy and seen.alone is None else None
         while True:
             version = self._damages.version
             try:
-                return connect_source(folder, self._damages, with_packed, files, with_final=with_final)
+                return connect_source(folder, self._damages, with_packed, files, with_final=with_final, known=known)
             except duckdb.Error:
                 if not self.mend(since=version):
                     raise

@@ -14,7 +14,7 @@ def compare_with_people(
     Return the id of the stored batch of checks.
 
     Args:
-        experiment: Id or name of an experiment or a comparison.
+        experiment: Id or name of an experiment, a comparison or a trace evaluation.
         metric: The judge's metric.
         people_metric: Name of the human-label metric, if different.
         confidence_level: Confidence level of the intervals, between 0 and 1.

@@ -134,7 +134,8 @@ def _results(experiment: Experiment, outputs: Iterable[OutputRow], of_run: Score
 
 @task(cache_policy=NO_CACHE, persist_result=False)
 def validate_judge(experiment: str, metric: str, people_metric: str | None, confidence_level: float) -> str:
-    """Publish a check for each judge of a metric, of an experiment or comparison, and return the batch of the checks.
+    """Publish a check for each judge of a metric, of an experiment, comparison or trace evaluation, and return the
+    batch of the checks.
 
     With a panel, its judges are checked by the same labels, and labels of one of its judges are by default those of the
     panel. The checks are recomputed from the stored labels. Raise InputError for an unknown experiment or metric, and
@@ -150,9 +151,10 @@ def validate_judge(experiment: str, metric: str, people_metric: str | None, conf
     labelled = judged_and_labelled(store, experiment, metric, people_metric)
     batch = people_batch(labelled.subject_id, metric, people_metric)
     judges = [labelled]
-    if not labelled.is_pairs:
+    if labelled.subjects != "pairs":
         judges += [
-            judged_in(store, labelled.subject_id, False, judge, people_metric) for judge in panels.get(metric, ())
+            judged_in(store, labelled.subject_id, labelled.subjects, judge, people_metric)
+            for judge in panels.get(metric, ())
         ]
     store.publish(
         "checks",

@@ -1,6 +1,8 @@
-"""Which answers people should label next."""
+"""Which answers and traces people should label next."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import date
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +14,7 @@ from evalflows.stats.arrays import FloatArray
 from evalflows.stats.judge_error import MIN_LABELS
 from evalflows.stats.label_choice import label_next
 from evalflows.stats.weights import weight_disagreements
-from evalflows.store.queries.labels import to_label
+from evalflows.store.queries.labels import texts_to_label, to_label
 from evalflows.store.records import from_json
 from evalflows.store.store import Store
 
@@ -22,13 +24,14 @@ LOT_DIGITS = 13
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabellingForm:
-    """A form of runs to label."""
+    """A form of runs or traces to label."""
 
-    name: str  # of the experiment
+    name: str  # of the experiment or trace evaluation
+    item: Literal["run", "trace"]
     rows: list[dict[str, Any]]
     n_fair: int
-    n_unlabelled: int  # judged runs without a label that are not in the form
-    n_fair_before: int  # runs with a label that were drawn at random
+    n_unlabelled: int  # judged ones without a label that are not in the form
+    n_fair_before: int  # those with a label that were drawn at random
     by_weights: bool  # whether the others are those on which the weights of a composite disagree
 
     @property
@@ -50,47 +53,54 @@ the weights of a composite disagree."""
 FAIR_SHARES: dict[Order, float] = {"mixed": 0.5, "random": 1.0, "informative": 0.0, "disagree": 0.0}
 
 
-def next_to_label(experiment: str, metric: str, people_metric: str, n: int, order: Order = "mixed") -> LabellingForm:
-    """Return the next `n` runs to label: a random sample first, then those of which the judge is least certain, or on
-    which the weights of the composite `metric` disagree.
+def next_to_label(
+    experiment: str, metric: str, people_metric: str, n: int, order: Order = "mixed", since: date | None = None
+) -> LabellingForm:
+    """Return the next `n` runs, or traces of a trace evaluation `since` a day, to label: a random sample first, then
+    those of which the judge is least certain, or on which the weights of the composite `metric` disagree.
 
     The judge's scores are not among the columns, so that they do not influence the labeller. Raise InputError for
     weights of what is no composite.
     """
-    unlabelled = to_label(Store(), experiment, metric, people_metric)
-    runs, by_weights = unlabelled.runs, order == "disagree"
+    store = Store()
+    unlabelled = to_label(store, experiment, metric, people_metric, since)
+    items, by_weights = unlabelled.items, order == "disagree"
     if by_weights:
-        errors = disagreements_of_weights(metric, runs.composed.tolist())
+        errors = disagreements_of_weights(metric, items.composed.tolist())
     else:
-        errors = judge_errors(*(runs[name].to_numpy(dtype=float) for name in ("value", "spread", "other")))
-    lots = [float(int(lot[:LOT_DIGITS], 16)) for lot in runs.lot]
+        errors = judge_errors(*(items[name].to_numpy(dtype=float) for name in ("value", "spread", "other")))
+    lots = [float(int(lot[:LOT_DIGITS], 16)) for lot in items.lot]
     selection = label_next(
         lots,
-        runs.is_labelled.to_numpy(dtype=bool),
+        items.is_labelled.to_numpy(dtype=bool),
         errors,
         n,
         fair_share=FAIR_SHARES[order],
     )
+    units = [items.unit[chosen.place] for chosen in selection]
+    texts = texts_to_label(store, unlabelled, units)
+    drawn_from = unlabelled.drawn_from
+    item: Literal["run", "trace"] = "run" if drawn_from is None else "trace"
     rows = [
         {
-            "run_id": runs.run_id[chosen.place],
+            f"{item}_id": unit,
             "metric": people_metric,
             "drawn": "fair" if chosen.fair else "uncertain",
-            "inputs": runs.inputs[chosen.place],
-            "outputs": runs.outputs[chosen.place],
-            "reference_outputs": text if isinstance(text := runs.reference_outputs[chosen.place], str) else None,
+            **({} if drawn_from is None else {"drawn_from": drawn_from}),
+            **asdict(texts[unit]),
             "value": None,
             "comment": None,
         }
-        for chosen in selection
+        for chosen, unit in zip(selection, units, strict=True)
     ]
     n_fair = sum(chosen.fair for chosen in selection)
     return LabellingForm(
         name=unlabelled.name,
+        item=item,
         rows=rows,
         n_fair=n_fair,
-        n_unlabelled=int((~runs.is_labelled).sum()) - len(rows),
-        n_fair_before=int(runs.is_fair.sum()),
+        n_unlabelled=int((~items.is_labelled).sum()) - len(rows),
+        n_fair_before=int(items.is_fair.sum()),
         by_weights=by_weights,
     )
 

@@ -41,7 +41,8 @@ ABOVE_CHANCE = 0.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeAndLabels:
-    """A judge's verdicts and the human labels of the same units. A unit is a run, or a compared pair of runs."""
+    """A judge's verdicts and the human labels of the same units. A unit is a run, a compared pair of runs, or an
+    item of production."""
 
     kind: Kind
     judged: pd.DataFrame  # the units that the judge scored, by unit: value, label, rate, together (cluster id)
@@ -273,7 +274,7 @@ def label_check(batch: str, judged: LabelledMetric, version: str, confidence_lev
 
 def _observed(judged: LabelledMetric, version: str, confidence_level: float) -> dict[str, Any]:
     judgements = judged.judgements[judged.judgements.evaluator_version == version]
-    joined = join_labels(judgements, judged.labels, is_pairs=judged.is_pairs)
+    joined = join_labels(judgements, judged.labels, is_pairs=judged.subjects == "pairs")
     models = judgements.judge_model.dropna().unique()
     return {
         "subject_id": judged.subject_id,

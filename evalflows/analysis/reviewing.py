@@ -3,7 +3,7 @@ other; and what a draft becomes that a person accepts."""
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -306,6 +306,14 @@ def _at_least_0(name: str, value: str) -> float:
     return number
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """How a trace was chosen: the label's columns."""
+
+    drawn: str | None
+    drawn_from: str | None  # what the random order is of; SELECTION is no sample of production
+
+
 def give_label(
     store: Store,
     review: Review,
@@ -315,7 +323,7 @@ def give_label(
     comment: str | None,
     *,
     effort: Effort = _NO_EFFORT,
-    drawn: str | None = None,
+    drawn: Drawn | None = None,
 ) -> Added:
     """Store what a person says of an item. `drawn` says how it was chosen, if the review has not all items.
 
@@ -330,7 +338,7 @@ def give_label(
         "labeller": review.labeller,
         "comment": comment,
         "labelled_at": now().isoformat(),
-        "drawn": drawn or review.drawn(token),
+        **asdict(drawn or Drawn(review.drawn(token), None)),
         "order": review.order,
         "question": question.text,
     }

@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,7 +99,7 @@ def list_(form: str) -> None:
 def agreement(experiment: str, metric: str, people: str | None, form: str, verbose: bool) -> None:
     """Validate the judges of a METRIC against human labels: agreement, bias, and the mean people would give overall.
 
-    EXPERIMENT is the id or name of an experiment or a comparison.
+    EXPERIMENT is the id or name of an experiment, a comparison or a trace evaluation.
     """
     from evalflows.cli.running import prepare_runs
 
@@ -126,7 +127,7 @@ def agreement(experiment: str, metric: str, people: str | None, form: str, verbo
 @click.argument("experiment")
 @click.argument("metric")
 @PEOPLE
-@click.option("--n", type=click.IntRange(min=1), default=20, show_default=True, help="Number of runs.")
+@click.option("--n", type=click.IntRange(min=1), default=20, show_default=True, help="Number of runs or traces.")
 @click.option(
     "--order",
     type=click.Choice(["mixed", "random", "informative"]),
@@ -141,12 +142,24 @@ def agreement(experiment: str, metric: str, people: str | None, form: str, verbo
     help="METRIC is a composite: take runs that some of its possible weights put above the median and others below. "
     "Their labels show which weights are right: `calibrate --labels`.",
 )
+@click.option(
+    "--since", type=click.DateTime(["%Y-%m-%d"]), help="Of a trace evaluation, only traces begun on that day or later."
+)
 @click.option("--out", metavar="FILE.csv", help="Output file. Default: standard output.")
 @with_one_line_errors
 def next_(
-    experiment: str, metric: str, people: str | None, n: int, order: "Order", disagree: bool, out: str | None
+    experiment: str,
+    metric: str,
+    people: str | None,
+    n: int,
+    order: "Order",
+    disagree: bool,
+    since: datetime | None,
+    out: str | None,
 ) -> None:
-    """Write the runs to label next as CSV: fill in the column `value`, then import the file.
+    """Write the runs or traces to label next as CSV: fill in the column `value`, then import the file.
+
+    EXPERIMENT is the id or name of an experiment or a trace evaluation.
 
     By default, half are a random sample, which all estimates use, and half are runs of which the judge of METRIC is
     least sure.
@@ -156,9 +169,10 @@ def next_(
     existing_store()
     if disagree and order != "mixed":
         raise InputError(f"labels next: got --disagree with --order {order}, wanted one of the two")
-    selection = next_to_label(experiment, metric, people or metric, n, "disagree" if disagree else order)
+    chosen_by: Order = "disagree" if disagree else order
+    selection = next_to_label(experiment, metric, people or metric, n, chosen_by, since and since.date())
     if not selection.rows:
-        echo(one_line(f"every judged run of {selection.name} has a label of {people or metric}"), err=True)
+        echo(one_line(f"every judged {selection.item} of {selection.name} has a label of {people or metric}"), err=True)
         return
     columns, rows = [*selection.rows[0]], [row.values() for row in selection.rows]
     if out is None:
@@ -212,7 +226,7 @@ def judges(form: str) -> None:
         print_json(standings)
         return
     if not standings:
-        echo(f"no judge has human labels of runs or pairs yet: {hints.import_labels().code} imports some")
+        echo(f"no judge has human labels yet: {hints.import_labels().code} imports some")
         return
     columns = ("label metric", "judge", "model", "metric", "agreement", "kappa", "correlation", "bias")
     out = table(*columns, "items", "labels", "version", headings=4)

@@ -28,7 +28,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evalflows.analysis.monitoring import acknowledge
-from evalflows.analysis.reviewing import USD_PER_HOUR, Effort, give_label, question_about
+from evalflows.analysis.reviewing import USD_PER_HOUR, Drawn, Effort, give_label, question_about
 from evalflows.dashboard import datasets
 from evalflows.dashboard.compare import compare_example_page, compare_page, compare_slices_page
 from evalflows.dashboard.comparisons import comparisons_page
@@ -53,6 +53,7 @@ from evalflows.reports.picture import card_of, picture
 from evalflows.serving import is_followed_link, is_same, refusal
 from evalflows.specs.errors import ChangedError, InputError, NotFoundError, StorageError
 from evalflows.specs.frozen import dataclass
+from evalflows.store.labels import SELECTION
 from evalflows.store.queries.incidents import episode_of, find_incident
 from evalflows.store.query_process import QueryProcesses
 from evalflows.store.stop import Stop, StoppedError
@@ -231,7 +232,7 @@ def take_label(store: Store, query: Query, fields: Fields) -> dict[str, Any]:
     question = question_about(review.reviewed, settings.asked)
     item, answer = (_wanted(fields, name) for name in ("item", "answer"))
     effort = Effort.of(fields.get("seconds"), os.environ.get(USD_PER_HOUR))
-    drawn = fields.get("drawn") if review.reviewed.is_traces else None
+    drawn = Drawn(fields.get("drawn"), fields.get("drawn_from", SELECTION)) if review.reviewed.is_traces else None
     added = give_label(store, review, question, item, answer, fields.get("comment"), effort=effort, drawn=drawn)
     return {"label_id": added.label.label_id, "is_new": added.is_new}
 

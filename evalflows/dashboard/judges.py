@@ -1,15 +1,19 @@
 """Pages of judges: their list, and one with its agreement, controls and biases."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from evalflows.analysis.figures import figure
 from evalflows.analysis.judge_exclusions import newest_panels
 from evalflows.analysis.labels import judge_standings
 from evalflows.dashboard.charts import Point, domain
+from evalflows.dashboard.production import captured_json
 from evalflows.dashboard.rendering import Page, Query, Site, render, steady
 from evalflows.reports import judges
 from evalflows.specs.errors import InputError, NotFoundError
+from evalflows.store.queries.labels import texts_of_traces
+from evalflows.store.queries.review_items import TRACES
 
 LABELS_IN_PAGE = 10
 
@@ -19,7 +23,7 @@ Plot = tuple[float | None, float | None, float | None, tuple[float, float], floa
 
 @steady
 def judge_page(site: Site, query: Query) -> Page:
-    """Return one judge, and its agreement with people in one experiment or comparison."""
+    """Return one judge, and its agreement with people in one experiment, comparison or trace evaluation."""
     evaluator, number = query.wanted("evaluator"), query.number("page")
     versions = judges.judges_health(site.store, evaluator)
     controls, biases, subjects = judges.judge_record(site.store, evaluator)
@@ -45,8 +49,9 @@ def judge_page(site: Site, query: Query) -> Page:
         report=report,
         problem=problem,
         plots=_plots(report) if report else {},
-        disagreements=judges.disagreements(site.store, subject, page=number, in_page=LABELS_IN_PAGE) if subject else [],
+        disagreements=_disagreements(site, subject, number) if subject else [],
         said=said,
+        subject_page=_subject_page(site, subject) if subject else None,
         answer_address=lambda row: _answer_address(site, subject, row),
         subject_address=lambda labelled: _address(site, evaluator, labelled),
         review=_review_address(site, subject, versions),
@@ -83,9 +88,9 @@ def _anchor_points(site: Site, runs: Sequence[judges.AnchoredRun]) -> dict[str, 
     return points
 
 
-def said(value: float | None, label: str | None, kind: str) -> str | None:
+def said(value: float | None, label: str | None, is_pairs: bool) -> str | None:
     """Return a verdict as text: of yes/no and numbers the value, of pairs which answer is better."""
-    if kind == "pair":
+    if is_pairs:
         return {"left": "first better", "right": "second better"}.get(label or "", label or "tie")
     return label if value is None else {1.0: "1 (yes)", 0.0: "0 (no)"}.get(value, f"{value:g}")
 
@@ -148,13 +153,37 @@ def _address(site: Site, evaluator: str, subject: judges.LabelledSubject | None,
     return f"{address}#{'disagreements' if page else 'people'}" if address else None
 
 
+def _disagreements(site: Site, subject: judges.LabelledSubject, page: int) -> Sequence[judges.Disagreement]:
+    """Return a page of the labels that disagree with the judge, with the texts of traces."""
+    rows = judges.disagreements(site.store, subject, page=page, in_page=LABELS_IN_PAGE)
+    if subject.subjects != "items" or not rows:
+        return rows
+    texts = texts_of_traces(site.store, [row.subject_id for row in rows])
+    return [
+        replace(row, inputs=captured_json(known.inputs), outputs=captured_json(known.outputs))
+        if (known := texts.get(row.subject_id))
+        else row
+        for row in rows
+    ]
+
+
+def _subject_page(site: Site, subject: judges.LabelledSubject) -> str | None:
+    """Return the page of what was judged. Feedback that came with traces has none: it is of no evaluation."""
+    if subject.subjects == "items":
+        return None if subject.name == subject.subject_id else site.links.evaluation(subject.name)
+    return site.links.comparison(subject.subject_id) if subject.is_pairs else site.links.experiment(subject.subject_id)
+
+
 def _answer_address(site: Site, subject: judges.LabelledSubject | None, row: judges.Disagreement) -> str | None:
     if subject is None:
         return None
-    if subject.kind == "pair":
-        runs = {"metric": subject.metric, "left": row.run_id, "right": row.other_run_id}
+    if subject.is_pairs:
+        runs = {"metric": subject.metric, "left": row.subject_id, "right": row.other_run_id}
         return site.links.page("pairwise", subject.subject_id, "pair", **runs)
-    return site.links.example(subject.subject_id, row.example_id, row.repetition)
+    if row.example_id is not None:
+        return site.links.example(subject.subject_id, row.example_id, row.repetition)
+    trace, _, observation = row.subject_id.partition("/")
+    return site.links.trace(trace) if observation or row.outputs is not None else None  # else a session
 
 
 def _review_address(
@@ -162,7 +191,8 @@ def _review_address(
 ) -> str | None:
     """Return where people label what narrows the interval most."""
     if subject is not None:
-        return site.links.page("review", subject=subject.subject_id, metric=subject.people_metric)
+        reviewed = TRACES if subject.subjects == "items" else subject.subject_id
+        return site.links.page("review", subject=reviewed, metric=subject.people_metric)
     return site.links.page("review", metric=versions[0].metrics[0]) if versions and versions[0].metrics else None
 
 

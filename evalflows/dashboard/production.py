@@ -178,7 +178,7 @@ def incident_page(site: Site, query: Query) -> Page:
         command=_command(where, f"{found.window_start:%Y-%m-%d}"),
         gate=hints.gate_against(baseline_before(found, changed).text).command,
         datasets=dataset_names(site.store),
-        as_json=_as_json,
+        as_json=captured_json,
     )
     return Page(title=f"Incident: {found.rule}", section="production", body=body, is_shared=True)
 
@@ -361,7 +361,7 @@ def traces_page(site: Site, query: Query) -> Page:
         conversation=lambda trace: site.links.page("production", "traces", session=trace.session_id, since=since),
         text=text,
         session=session,
-        as_json=_as_json,
+        as_json=captured_json,
         where=where,
         is_proved=is_proved,
         proof=PROOF,
@@ -383,7 +383,7 @@ def _all_of(*conditions: str | None) -> str | None:
 
 
 def _texts(trace: TraceWithTexts) -> tuple[str, str]:
-    return asked_and_answered(_as_json(trace.input), _as_json(trace.output))
+    return asked_and_answered(captured_json(trace.input), captured_json(trace.output))
 
 
 def asked_and_answered(inputs: str | None, outputs: str | None) -> tuple[str, str]:
@@ -427,7 +427,7 @@ def json_of(value: Any) -> str | None:
     return None if value is None else json_text(value, default=str)
 
 
-def _as_json(text: str | None) -> str | None:
+def captured_json(text: str | None) -> str | None:
     """Return a captured text as JSON: an object or a list that it holds, else the text itself."""
     try:
         return text if text and isinstance(json.loads(text), dict | list) else json_of(text)

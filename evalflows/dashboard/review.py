@@ -16,7 +16,7 @@ from evalflows.reports.judges import figures_of, label_text
 from evalflows.reports.names import names_apart
 from evalflows.specs.errors import InputError
 from evalflows.specs.frozen import dataclass
-from evalflows.store.labels import finite_number
+from evalflows.store.labels import SELECTION, finite_number
 from evalflows.store.observations import last_owner
 from evalflows.store.queries import review_items
 from evalflows.store.queries.review_items import TRACES
@@ -153,6 +153,7 @@ class _Shown:
     comment: str | None
     drawn: str
     trace: str | None = None  # its id
+    drawn_from: str | None = None  # of a trace: what the random order is of
     steps: Sequence[tuple[str, str | None, str | None]] = ()  # of a trace: names, inputs and outputs
 
 
@@ -215,8 +216,17 @@ def _traces(site: Site, settings: ReviewSettings) -> list[str]:
     if where is not None and not (proofs is not None and proofs.hold(settings.proof, where)):
         raise InputError("where: this condition came with the address and is not run; start the review on its page")
     rows = partial(site.queries.rows, stop=site.stop) if site.queries and where else None
-    since = settings.since or last_owner(site.store, "observations")  # all days would take seconds and gigabytes
-    return newest_traces(site.store, where, day_in(since), MOST_TRACES, rows)
+    return newest_traces(site.store, where, day_in(_since(site.store, settings)), MOST_TRACES, rows)
+
+
+def _since(store: Store, settings: ReviewSettings) -> str | None:
+    return settings.since or last_owner(store, "observations")  # all days would take seconds and gigabytes
+
+
+def _drawn_from(store: Store, settings: ReviewSettings, n_traces: int) -> str:
+    """Return what the order of traces is of: all since a day, or a selection, which is no random sample."""
+    is_selection = settings.where is not None or n_traces >= MOST_TRACES
+    return SELECTION if is_selection else f"traces since {_since(store, settings)}"
 
 
 def _shown(
@@ -244,6 +254,7 @@ def _shown(
             reference=None,
             answers=[("Answer", json_of(trace.output))],
             trace=item.run_id,
+            drawn_from=_drawn_from(site.store, settings, len(review.reviewed.items)),
             steps=[(f"{view.type} {view.name}", json_of(view.input), json_of(view.output)) for view in steps],
         )
     texts = review_items.item_texts(site.store, item)

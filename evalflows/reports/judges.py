@@ -12,6 +12,7 @@ from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import base_metric, metric_of
 from evalflows.store.queries.people_checks import people_checks
+from evalflows.store.queries.two_judges import Subjects
 from evalflows.store.records import DataType, from_json
 from evalflows.store.sql import ask, ask_records, fields_of, records_of
 from evalflows.store.store import Store
@@ -320,11 +321,11 @@ class FoundBias:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledSubject:
-    """An experiment or a comparison in which people labelled what the judge judged."""
+    """An experiment, a comparison or a trace evaluation in which people labelled what the judge judged."""
 
     subject_id: str
     name: str
-    kind: Literal["run", "pair"]
+    subjects: Subjects
     metric: str
     people_metric: str
     evaluator_version: str
@@ -332,14 +333,18 @@ class LabelledSubject:
     n_labels: int
     n_disagreements: int
 
+    @property
+    def is_pairs(self) -> bool:
+        return self.subjects == "pairs"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
     """A judgement, and the label of a person who disagrees."""
 
-    example_id: str
-    repetition: int
-    run_id: str
+    example_id: str | None  # None of an item of production, as all of its texts
+    repetition: int | None
+    subject_id: str  # a run, of two the left one, or an item of production
     other_run_id: str | None
     judge_value: float | None
     judge_label: str | None
@@ -391,7 +396,8 @@ def anchored_runs(store: Store, evaluator: str) -> list[AnchoredRun]:
 
 
 def current_report(store: Store, labelled: LabelledSubject) -> JudgeReport:
-    """Return the report of one version of a judge in one experiment or comparison, from the labels of now.
+    """Return the report of one version of a judge in one experiment, comparison or trace evaluation, from the labels
+    of now.
 
     Raise InputError if one side has numbers and the other labels.
     """
@@ -399,7 +405,7 @@ def current_report(store: Store, labelled: LabelledSubject) -> JudgeReport:
     from evalflows.store.queries.labels import judged_in
 
     names = labelled.subject_id, labelled.metric, labelled.people_metric
-    judged = judged_in(store, names[0], labelled.kind == "pair", *names[1:])
+    judged = judged_in(store, names[0], labelled.subjects, *names[1:])
     check = label_check(people_batch(*names), judged, labelled.evaluator_version, confidence_level=0.95)
     return JudgeReport(metric=check.subject_id, passed=check.passed, observed=from_json(check.observed))
 
@@ -407,7 +413,10 @@ def current_report(store: Store, labelled: LabelledSubject) -> JudgeReport:
 def disagreements(store: Store, subject: LabelledSubject, *, page: int, in_page: int) -> list[Disagreement]:
     """Return a page of the labels that disagree with the judge, the largest errors first; `page` counts from 1."""
     values = [subject.subject_id, subject.metric, subject.people_metric, subject.evaluator_version]
-    return ask_records(store, Disagreement, _DISAGREEMENTS, [*values, in_page, in_page * (page - 1)])
+    owner = "evaluation_id" if subject.subjects == "items" else "experiment_id"
+    return ask_records(
+        store, Disagreement, _DISAGREEMENTS.format(owner=owner), [*values, in_page, in_page * (page - 1)]
+    )
 
 
 _ANCHORED = """
@@ -439,19 +448,25 @@ order by b.comparison_id desc, b.metric, b.bias limit 40
 """
 
 _LABELLED = """
-select l.experiment_id, coalesce(e.name, s.name, l.experiment_id) as name, l.kind, l.metric, l.people_metric,
-       l.evaluator_version, max(l.judge_model), count(*) as n, count(*) filter (not l.agrees)
-from judge_labels l
-left join experiments e using (experiment_id)
-left join comparison_sets s on s.comparison_id = l.experiment_id
-where l.evaluator = $1 and l.agrees is not null
-group by all order by max(coalesce(e.started_at, s.started_at)) desc nulls last, n desc, l.metric, l.people_metric, 6
+with named as (
+    select experiment_id as subject, name, started_at from experiments
+    union all select comparison_id, name, started_at from comparison_sets
+    union all select evaluation_id, arg_max(name, started_at), max(started_at) from watermarks group by evaluation_id
+), given as (
+    select coalesce(evaluation_id, experiment_id) as subject, * from judge_labels
+    where evaluator = $1 and agrees is not null
+)
+select g.subject, coalesce(n.name, g.subject) as name,
+       case g.kind when 'run' then 'answers' when 'pair' then 'pairs' else 'items' end as subjects, g.metric,
+       g.people_metric, g.evaluator_version, max(g.judge_model), count(*) as n, count(*) filter (not g.agrees)
+from given g left join named n using (subject)
+group by all order by max(n.started_at) desc nulls last, n desc, g.metric, g.people_metric, 6
 """
 
 _DISAGREEMENTS = """
 with said as (
     select * from judge_labels
-    where experiment_id = $1 and metric = $2 and people_metric = $3 and evaluator_version = $4 and not agrees
+    where {owner} = $1 and metric = $2 and people_metric = $3 and evaluator_version = $4 and not agrees
     order by abs(error) desc nulls last, example_id, repetition, label_id limit $5 offset $6
 ), owners as (
     select experiment_id, snapshot_id from experiments
@@ -464,7 +479,7 @@ with said as (
     where snapshot_id in (select snapshot_id from owners) and example_id in (select example_id from said)
     group by example_id
 )
-select said.example_id, said.repetition, said.run_id, said.other_run_id, said.value, said.label, said.comment,
+select said.example_id, said.repetition, said.subject_id, said.other_run_id, said.value, said.label, said.comment,
        said.people_value, said.people_label, said.labeller, said.people_comment, x.inputs, x.reference_outputs,
        o.outputs, r.outputs
 from said

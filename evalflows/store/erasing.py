@@ -45,7 +45,7 @@ from evalflows.store.schemas import ATTRIBUTE, FIELD, MARKER, TABLES, columns_of
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
 
-FIGURES = ("drawn", "unmet_requirement")
+FIGURES = ("drawn", "drawn_from", "unmet_requirement")
 """Fields of metadata whose texts are no one's words, and which figures need."""
 
 QUOTED = ("observed_value", "partial_unexpected_list")

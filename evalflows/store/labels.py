@@ -36,6 +36,9 @@ SHOWN = ("inputs", "outputs", "reference_outputs", "why")
 DRAWN = ("fair", "uncertain")
 """How a run was selected for labelling: by a fair sample, or because a judge was uncertain about it."""
 
+SELECTION = "selection"
+"""What labels of traces were drawn from that meet a condition, or are the newest: no random sample of production."""
+
 FEEDBACK = "feedback"
 """The source of labels that users gave on their own initiative."""
 

@@ -3,6 +3,8 @@
 import gzip
 import json
 import os
+from dataclasses import replace
+from datetime import date, timedelta
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,13 @@ import pytest
 from compared import Compared, run_id
 from labelled import judged, run_of, score, write_csv
 from matched import asked
+from production import BEGAN, produce, trace, trace_id
+from production import score as score_of_trace
+from store_rows import make_row
 
+from evalflows.analysis.judge_exclusions import by_people
 from evalflows.analysis.label_sampling import next_to_label
+from evalflows.analysis.labels import judge_standings
 from evalflows.flows.validate_judge import compare_with_people
 from evalflows.reports.judges import JudgeReport, judge_reports
 from evalflows.specs.errors import InputError
@@ -21,6 +28,7 @@ from evalflows.stats.agreement import agreement, krippendorff_alpha
 from evalflows.stats.judge_error import prediction_powered_mean
 from evalflows.store.labels import import_labels
 from evalflows.store.store import Store
+from evalflows.store.trace_records import evaluation_id
 from evalflows.tasks.score import validate_judge
 
 N = 400
@@ -268,6 +276,83 @@ def test_over_rounds_of_the_form_only_the_fair_part_counts() -> None:
     assert none.text.endswith(
         "5 labels drawn at random will count for agreement, 15 more are needed for the corrected mean (--order random)"
     )
+
+
+DAYS = [BEGAN + timedelta(days=day) for day in range(3)]
+OF_DAY = 20
+
+
+def watched(truth: dict[str, float], said: dict[str, float]) -> None:
+    """Traces of three days, two of each session, which the evaluation `watch` has judged."""
+    began = {name: DAYS[i // OF_DAY] + timedelta(minutes=i) for i, name in enumerate(truth)}
+    traces = [
+        trace(name, f"asked {name}", f"answer {name}", began=began[name], session=f"s{i // 2}")
+        for i, name in enumerate(truth)
+    ]
+    scores = [
+        score_of_trace(name, "helpful", value, began=began[name], judge_model="judge-1") for name, value in said.items()
+    ]
+    before = score_of_trace("q0000", "helpful", 1 - said["q0000"], mapper_version="before", judge_model="judge-1")
+    produce(Store(), *traces, scores=[replace(before, judgement_id="before")])
+    produce(Store(), scores=scores)
+    watch = evaluation_id("watch")
+    spec = json.dumps({"composites": [{"name": "quality", "panel": ["helpful", "other"]}]})
+    row = make_row("watermarks", batch_id="b", evaluation_id=watch, name="watch", spec=spec, scope="traces")
+    Store().publish("watermarks", watch, [row])
+
+
+def test_labels_of_traces_validate_the_judge_of_production() -> None:
+    truth, said = answers(3 * OF_DAY)
+    watched(truth, said)
+    owner = evaluation_id("watch")
+    first_days = first(truth, 2 * OF_DAY)
+    rows = [{"trace_id": trace_id(name), "value": value, "labeller": "ann"} for name, value in first_days.items()]
+    import_labels(Store(), write_csv("old.csv", [{**rows[0], "value": 1 - truth["q0000"]}]), metric="helpful")
+    import_labels(Store(), write_csv("labels.csv", rows), metric="helpful")
+
+    columns = "kind, experiment_id, evaluation_id, run_id, value"
+    beside = asked(f"select {columns} from judge_labels where subject_id = ?", trace_id("q0000"))
+    assert beside == [("trace", f"{owner}-2026-11-01", owner, None, said["q0000"])], "the newest mapper, the last label"
+    report = weighed("watch", "helpful")
+    observed, known = report.observed, agreement([*first(said, 40).values()], [*first_days.values()])
+    assert observed["name"] == "watch from 2026-11-01 to 2026-11-02", "labels say nothing of the third day"
+    assert [observed[n] for n in ("n_labelled", "n_judged", "n_labels", "n_split")] == [40, 40, 40, 0]
+    assert observed["judge_mean"]["n_clusters"] == observed["agreement"]["n_clusters"] == 20, (
+        "sessions are the clusters"
+    )
+    assert (report.passed, observed["agreement"]["kappa"]) == (True, pytest.approx(known.kappa))
+    assert weighed(owner, "helpful").observed == observed, "by its id"
+    assert asked("select kind, n_judgements, kappa from judge_quality") == [("trace", 40, pytest.approx(known.kappa))]
+    (standing,) = judge_standings(Store())
+    assert (standing.n_items, standing.kappa) == (40, pytest.approx(known.kappa))
+
+    form = next_to_label("watch", "helpful", "helpful", 8, since=DAYS[2].date())
+    third = {trace_id(name): name for name in [*truth][2 * OF_DAY :]}
+    assert {row["trace_id"] for row in form.rows} <= third.keys() and len(form.rows) == 8
+    assert {row["drawn_from"] for row in form.rows} == {"watch on 2026-11-03"}
+    assert form.rows[0]["outputs"] == f"answer {third[form.rows[0]['trace_id']]}"
+    filled = [{**row, "value": 1 - said[third[row["trace_id"]]]} for row in form.rows]
+    import_labels(Store(), write_csv("form.csv", filled))
+    fair = dict(asked("select metadata ->> 'drawn', bool_and(is_fair) from current_labels group by all"))
+    assert fair == {None: True, "fair": True, "uncertain": False}
+    assert weighed("watch", "helpful").observed["n_judged"] == 60
+
+    run = judged("small", said, metric="helpful")
+    people_say(run, first(truth, 10), metric="helpful")
+    assert asked("select kind, n_labels from judge_quality") == [("run, trace", 54)]
+    assert {one.n_labels for one in judge_standings(Store())} == {54}
+    wrong = [{"trace_id": trace_id(name), "value": i % 2, "labeller": "ann"} for i, name in enumerate(said)]
+    import_labels(Store(), write_csv("wrong.csv", wrong), metric="helpful")
+    assert weighed("watch", "helpful").passed is False
+    assert by_people(Store()).keys() == {("v1", "helpful")}, "it decides nothing, in gates of experiments too"
+    with pytest.raises(InputError, match="metric 'tone': not in watch, wanted one of: helpful"):
+        weighed("watch", "tone")
+    with pytest.raises(InputError, match="'tone': got no labels for watch, wanted one of: helpful"):
+        weighed("watch", "helpful", "tone")
+    with pytest.raises(InputError, match="since: got 2026-11-03 for an experiment"):
+        next_to_label("small", "helpful", "helpful", 8, since=DAYS[2].date())
+    with pytest.raises(InputError, match="not in traces since 2026-11-09 of watch"):
+        next_to_label("watch", "helpful", "helpful", 8, since=date(2026, 11, 9))
 
 
 # PandaLM: 999 pairs of answers, each labelled by three people, and by gpt-3.5-turbo

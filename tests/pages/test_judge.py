@@ -8,6 +8,8 @@ from judges_of_pairs import by_text
 from labelled import judged, run_of, score, write_csv
 from matched import compared, experiment
 from page_tables import shown_text, table_rows
+from production import produce, trace, trace_id
+from production import score as score_of_trace
 from store_rows import make_row
 
 from evalflows.analysis.labels import judge_standings
@@ -18,6 +20,7 @@ from evalflows.reports.judges import current_report, judge_record
 from evalflows.specs.errors import InputError
 from evalflows.store.labels import import_labels
 from evalflows.store.store import Store
+from evalflows.store.trace_records import evaluation_id
 
 N = 60
 TRUTH = {f"q{place:02}": float(place % 3 > 0) for place in range(N)}  # 40 of 60 are right
@@ -146,6 +149,24 @@ def test_pairs_are_compared_with_people_once_for_both_orders() -> None:
     observed = current_report(Store(), subject).observed
     assert (standing.n_items, standing.bias) == (24, None)
     assert standing.agreement == observed["agreement"]["share"]
+
+
+def test_a_judge_of_production_is_compared_on_traces() -> None:
+    names = [f"t{place:02}" for place in range(24)]
+    traces = [trace(name, {"question": f"asked {name}"}, f"answer {name}") for name in names]
+    scores = [score_of_trace(name, "helpful", float(place % 4 > 0)) for place, name in enumerate(names)]
+    produce(Store(), *traces, scores=scores)
+    watch = evaluation_id("watch")
+    Store().publish("watermarks", watch, [make_row("watermarks", evaluation_id=watch, name="watch", scope="traces")])
+    given = {"metric": "helpful", "labeller": "ann"}
+    label([{"trace_id": trace_id(name), "value": float(place % 3 > 0), **given} for place, name in enumerate(names)])
+    html = page("helpful")
+    text = shown_text(html)
+    assert "helpful in watch on 2026-11-01: 24 labelled of 24 judged, by 1 person" in text
+    assert "10 labels that disagree" in text and "judge: 1 (yes)" in text and "ann: 0 (no)" in text
+    assert "answer t03" in text and "asked t03" in text
+    for address in (f"/production/traces/{trace_id('t03')}", "/production/evaluations/watch", "subject=traces"):
+        assert address in html
 
 
 def test_the_list_has_judges_and_their_agreement(filled: str) -> None:

@@ -236,8 +236,8 @@ def test_traces_are_labelled_by_a_condition_that_a_page_of_ours_sent(monkeypatch
     seen = []
     for seconds in ("10", "20.04", "99999"):
         html = str(review_page(site, query).body)
-        fields = dict(re.findall(r'type="hidden" name="(trace|drawn)" value="(\w+)"', html))
-        assert fields["drawn"] == "fair" and "yes" in html and "of 3;" in html
+        fields = dict(re.findall(r'type="hidden" name="(trace|drawn|drawn_from)" value="(\w+)"', html))
+        assert (fields["drawn"], fields["drawn_from"]) == ("fair", "selection") and "yes" in html and "of 3;" in html
         assert "0.001" not in html and "helpful" in html
         name = next(f"t{i}" for i in range(6) if trace_id(f"t{i}") == fields["trace"])
         assert f"question {name[1]}" in html and f"answer {name[1]}" in html
@@ -255,6 +255,9 @@ def test_traces_are_labelled_by_a_condition_that_a_page_of_ours_sent(monkeypatch
         ("trace", trace_id(name), 1.0, "ann", "review", seconds, round(seconds / 100, 4))
         for name, seconds in zip(seen, (10.0, 20.0, 3600.0), strict=True)
     ]
+    assert asked("select distinct is_fair from current_labels") == [(False,)], "traces of a condition are no sample"
+    html = str(review_page(site, address("traces", "helpful", since="2026-11-01", by="bob")).body)
+    assert 'name="drawn_from" value="traces since 2026-11-01"' in html
     (batch,) = listed_batches(Store())
     assert (batch.n_timed, batch.median_seconds, round(batch.usd_per_label or 0, 2)) == (3, 20.0, 12.1)
     taken = take_reviewed(Store(), query, {"item": "x", "trace": trace_id("t1"), "dataset": "hard"})

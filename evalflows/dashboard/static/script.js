@@ -259,6 +259,7 @@ async function giveLabel(form, answer) {
     seconds: secondsTaken(),
     trace: form.elements.trace?.value,
     drawn: form.elements.drawn?.value,
+    drawn_from: form.elements.drawn_from?.value,
   });
   if (failed) {
     say(form.querySelector("[role=status]"), failed, true);

@@ -1,33 +1,50 @@
-"""Labels of people beside a judge's scores, of runs and of pairs, and preferences as training data."""
+"""Labels of people beside a judge's scores, of runs, pairs and items of production, and preferences as training
+data."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalflows.specs.errors import InputError
 from evalflows.specs.frozen import dataclass
 from evalflows.store.described import panels_of
-from evalflows.store.queries.lookup import comparison_beside, find_comparison, find_experiments, is_comparison
+from evalflows.store.observations import FIRST_DAY
+from evalflows.store.queries.lookup import (
+    comparison_beside,
+    find_comparison,
+    find_experiments,
+    find_trace_evaluation,
+    is_comparison,
+)
 from evalflows.store.queries.progress import work_done
+from evalflows.store.queries.two_judges import Subjects
 from evalflows.store.records import FINAL, from_json, to_json
+from evalflows.store.schemas import ATTRIBUTE
 from evalflows.store.sql import ask, ask_arrow, ask_records, records_of
 from evalflows.store.store import Store
+from evalflows.store.views import view_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_HUMAN_METRICS = """
+_OF_PRODUCTION = """
+starts_with(experiment_id, $1 || '-') and subject_kind in ('trace', 'observation', 'session') and turn is null"""
+"""A condition on scores: those of a trace evaluation, whose owners are its days."""
+
+_HUMAN_METRICS = f"""
 select string_agg(distinct metric, ', ' order by metric) from (
     select metric from scores where experiment_id = $1 and subject_kind = 'run' and turn is null
-    union all select metric from comparisons where comparison_id = $1)
+    union all select metric from comparisons where comparison_id = $1
+    union all select metric from scores where {_OF_PRODUCTION})
 """
 
-_HUMAN_LABELLED = """
+_HUMAN_LABELLED = f"""
 select string_agg(distinct l.metric, ', ' order by l.metric) from labels l where l.subject_id in (
     select run_id from outputs where experiment_id = $1
-    union all select left_run_id from comparisons where comparison_id = $1)
+    union all select left_run_id from comparisons where comparison_id = $1
+    union all select subject_id from scores where {_OF_PRODUCTION})
 """
 
 _ANCHORS = """
@@ -49,11 +66,11 @@ _PREFERENCE_METRICS = "select distinct metric from comparisons where comparison_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledMetric:
-    """One metric of an experiment or a comparison, with its human labels."""
+    """One metric of an experiment, a comparison or a trace evaluation, with its human labels."""
 
-    subject_id: str  # the id of the experiment or comparison
-    name: str
-    is_pairs: bool
+    subject_id: str  # the id of the experiment, comparison or trace evaluation
+    name: str  # of a trace evaluation with the days from which the judgements are
+    subjects: Subjects
     candidate: str | None  # for a comparison of two: the experiment whose wins are counted
     metric: str
     people_metric: str
@@ -69,16 +86,24 @@ def judged_and_labelled(store: Store, reference: str, metric: str, people_metric
     return judged_in(store, *_subject(store, reference, metric), metric, people_metric)
 
 
-def judged_in(store: Store, identity: str, is_pairs: bool, metric: str, people_metric: str) -> LabelledMetric:
-    """Return the same of an experiment, or of a comparison (`is_pairs`), by its id."""
-    name, candidate, forward = _of_pairs(store, identity) if is_pairs else _of_runs(store, identity)
-    queries = (_HUMAN_PAIRS, _HUMAN_PAIR_LABELS) if is_pairs else (_HUMAN_RUNS, _HUMAN_RUN_LABELS)
-    judgements, labels = store.steady(
-        lambda: [
-            ask_arrow(store, query, [identity, name]).to_pandas()
+def judged_in(store: Store, identity: str, subjects: Subjects, metric: str, people_metric: str) -> LabelledMetric:
+    """Return the same of an experiment, a comparison or a trace evaluation, by its id.
+
+    Of a trace evaluation it has the days from the first to the last of which people labelled something that counts:
+    labels of one week say nothing of the judge's mean in another.
+    """
+    (name, candidate, forward), queries = _NAMED[subjects](store, identity), _HUMAN[subjects]
+
+    def read() -> tuple["pd.DataFrame", "pd.DataFrame", Sequence[str]]:
+        of_days = (_LABELLED_DAYS, [identity, metric, people_metric])
+        days = ask(store, of_days)[0][0] if subjects == "items" else ()
+        judgements, labels = (
+            ask_arrow(store, query, [identity, name, *days]).to_pandas()
             for query, name in zip(queries, (metric, people_metric), strict=True)
-        ]
-    )
+        )
+        return judgements, labels, days
+
+    judgements, labels, days = store.steady(read)
     if judgements.empty:
         raise InputError(f"metric {metric!r}: not in {name}, wanted one of: {_known(store, _HUMAN_METRICS, identity)}")
     if labels.empty:
@@ -89,8 +114,8 @@ def judged_in(store: Store, identity: str, is_pairs: bool, metric: str, people_m
             frame["value"] = 1 - frame["value"]
     return LabelledMetric(
         subject_id=identity,
-        name=name,
-        is_pairs=is_pairs,
+        name=in_days(name, *days) if days else name,
+        subjects=subjects,
         candidate=candidate,
         metric=metric,
         people_metric=people_metric,
@@ -99,25 +124,36 @@ def judged_in(store: Store, identity: str, is_pairs: bool, metric: str, people_m
     )
 
 
+def in_days(name: str, first: str, last: str) -> str:
+    """Return the name of a trace evaluation with the days of its items."""
+    return f"{name} on {first}" if first == last else f"{name} from {first} to {last}"
+
+
 def panels_beside(store: Store, reference: str) -> dict[str, list[str]]:
-    """Return the panels of the experiment that a reference means, as `panels_of`; none of a comparison."""
+    """Return the panels of the experiment or trace evaluation that a reference means, as `panels_of`; none of a
+    comparison."""
     if is_comparison(store, reference):
         return {}
-    query = "select spec from source.experiments where experiment_id = ?"
-    found = find_experiments(store, reference)
-    return panels_of(store.query(query, [found[0]])[0][0]) if found else {}
+    if evaluation := find_trace_evaluation(store, reference):
+        query, identity = _NEWEST_SPEC, evaluation[0]
+    else:
+        query = "select spec from source.experiments where experiment_id = ?"
+        identity = find_experiments(store, reference)[0]
+    return panels_of(store.query(query, [identity])[0][0])
 
 
-def _subject(store: Store, reference: str, metric: str) -> tuple[str, bool]:
-    """Return the id of the experiment or the comparison that has a metric, and whether it is a comparison."""
+def _subject(store: Store, reference: str, metric: str) -> tuple[str, Subjects]:
+    """Return the id of the experiment, comparison or trace evaluation that has a metric, and what was judged."""
     if is_comparison(store, reference):
-        return find_comparison(store, reference), True
+        return find_comparison(store, reference), "pairs"
+    if evaluation := find_trace_evaluation(store, reference):
+        return evaluation[0], "items"
     beside = comparison_beside(store, find_experiments(store, reference))
     query = "select count(*) from staging.comparisons where comparison_id = ? and metric = ?"
     if beside is not None and store.query(query, [beside, metric])[0][0]:
-        return beside, True
+        return beside, "pairs"
     (identity,) = find_experiments(store, reference, just_one=True)
-    return identity, False
+    return identity, "answers"
 
 
 def _of_runs(store: Store, identity: str) -> tuple[str, None, bool]:
@@ -136,26 +172,73 @@ def _of_pairs(store: Store, identity: str) -> tuple[str, str | None, bool]:
     return name, candidate_name, candidate == min(experiments)
 
 
+def _of_items(store: Store, identity: str) -> tuple[str, None, bool]:
+    found = find_trace_evaluation(store, identity)
+    return found[1] if found else identity, None, True  # feedback that came with traces is of no evaluation
+
+
+_NAMED: Mapping[Subjects, Callable[[Store, str], tuple[str, str | None, bool]]] = {
+    "answers": _of_runs,
+    "pairs": _of_pairs,
+    "items": _of_items,
+}
+"""What returns the name, the candidate, and whether values are of the candidate."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unlabelled:
-    """The judged runs of an experiment, which people may label."""
+    """The judged runs of an experiment, or traces of a trace evaluation, which people may label."""
 
-    experiment_id: str
+    subject_id: str
     name: str
-    runs: "pd.DataFrame"
-    """run_id, lot, is_labelled, value, spread, other (judge's value), inputs, outputs, reference_outputs"""
+    drawn_from: str | None  # of traces: the name with their days, since an order of other days is another one
+    items: "pd.DataFrame"
+    """unit, day (of a trace), lot, is_labelled, is_fair, value, spread, other (judge's value), composed"""
 
 
-def to_label(store: Store, reference: str, metric: str, people_metric: str) -> Unlabelled:
-    """Return the judged runs of an experiment, in random order (`lot`). Raise InputError for an unknown metric."""
+@dataclass(frozen=True, slots=True)
+class LabelledTexts:
+    """What a person reads of an item: JSON, or of a trace as it was captured."""
+
+    inputs: str | None
+    outputs: str | None
+    reference_outputs: str | None
+
+
+def to_label(store: Store, reference: str, metric: str, people_metric: str, since: date | None = None) -> Unlabelled:
+    """Return the judged runs of an experiment, or traces of a trace evaluation that began on a day or later, in random
+    order (`lot`). Raise InputError for an unknown metric, and for what has neither runs nor traces."""
     if is_comparison(store, reference):
-        raise InputError(f"{reference!r}: got a comparison, wanted an experiment")
-    (identity,) = find_experiments(store, reference, just_one=True)
-    name, _, _ = _of_runs(store, identity)
-    runs = ask_arrow(store, _TO_LABEL, [identity, metric, people_metric]).to_pandas()
-    if runs.empty:
-        raise InputError(f"metric {metric!r}: not in {name}, wanted one of: {_known(store, _HUMAN_METRICS, identity)}")
-    return Unlabelled(experiment_id=identity, name=name, runs=runs)
+        raise InputError(f"{reference!r}: got a comparison, wanted an experiment or a trace evaluation")
+    if evaluation := find_trace_evaluation(store, reference):
+        identity, name = evaluation
+        query, values = _TRACES_TO_LABEL, [identity, metric, people_metric, (since or date.min).isoformat()]
+    elif since is not None:
+        raise InputError(f"since: got {since} for an experiment, wanted a trace evaluation, not {reference!r}")
+    else:
+        (identity,) = find_experiments(store, reference, just_one=True)
+        name, query, values = _of_runs(store, identity)[0], _RUNS_TO_LABEL, [identity, metric, people_metric]
+    items = ask_arrow(store, query, values).to_pandas()
+    if items.empty:
+        of = "" if evaluation is None else "traces of " if since is None else f"traces since {since} of "
+        known = _known(store, _HUMAN_METRICS, identity)
+        raise InputError(f"metric {metric!r}: not in {of}{name}, wanted one of: {known}")
+    drawn_from = None if evaluation is None else in_days(name, items.day.min(), items.day.max())
+    return Unlabelled(subject_id=identity, name=name, drawn_from=drawn_from, items=items)
+
+
+def texts_to_label(store: Store, of: Unlabelled, units: Sequence[str]) -> dict[str, LabelledTexts]:
+    """Return the texts of some of these runs or traces."""
+    if of.drawn_from is not None:
+        return texts_of_traces(store, units)
+    (rows,) = ask(store, (_TEXTS_OF_RUNS, [of.subject_id, list(units)]))
+    return {unit: LabelledTexts(*texts) for unit, *texts in rows}
+
+
+def texts_of_traces(store: Store, traces: Sequence[str]) -> dict[str, LabelledTexts]:
+    """Return the texts of those of these traces that are in the store."""
+    (rows,) = ask(store, (_TEXTS_OF_TRACES, [list(traces)]))
+    return {trace: LabelledTexts(*texts) for trace, *texts in rows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,29 +333,98 @@ where l.metric = $2 and l.subject_kind = 'run'
 order by unit, labeller
 """
 
+_LABELLED_DAYS = f"""
+with said as (
+    select subject_kind, subject_id, bool_or(is_fair) as is_fair from current_labels
+    where metric = $3 and turn is null and other_run_id is null group by all
+), judged as (
+    select right(experiment_id, 10) as day, is_fair
+    from scores left join said using (subject_kind, subject_id)
+    where {_OF_PRODUCTION} and metric = $2 and status = 'scored'
+)
+select coalesce(min(day) filter (is_fair), min(day) filter (is_fair is not null), min(day)),
+       coalesce(max(day) filter (is_fair), max(day) filter (is_fair is not null), max(day))
+from judged
+"""
+
+_IN_DAYS = f"{_OF_PRODUCTION} and experiment_id between $1 || '-' || $3 and $1 || '-' || $4"
+
+_HUMAN_ITEMS = f"""
+with observations as (
+    select * from staging.observations
+    where day between ($3::date - 1)::varchar and ($4::date + 1)::varchar or day = '{FIRST_DAY}'
+), traces as ({view_text("traces")}), judged as (
+    select subject_kind, subject_id as unit, evaluator, evaluator_version, judge_model, value, label, status,
+           sampling_rate as rate
+    from scores where {_IN_DAYS} and metric = $2
+    qualify row_number() over (partition by subject_id, evaluator_version order by recorded_at desc, score_id) = 1
+)
+select unit, evaluator, evaluator_version, judge_model, value, label, status, rate,
+       case when subject_kind = 'session' then 'session ' || unit
+            else coalesce('session ' || t.session_id, 'trace ' || split_part(unit, '/', 1)) end as together
+from judged left join (select trace_id, session_id from traces) t on t.trace_id = split_part(unit, '/', 1)
+order by evaluator_version, unit
+"""
+
+_HUMAN_ITEM_LABELS = f"""
+select l.subject_id as unit, l.value, l.label, l.labeller, l.is_fair, l.chance, l.source
+from current_labels l
+semi join (select subject_kind, subject_id from scores where {_IN_DAYS}) s using (subject_kind, subject_id)
+where l.metric = $2 and l.turn is null and l.other_run_id is null
+order by unit, labeller
+"""
+
+_NEWEST_SPEC = "select spec from source.watermarks where evaluation_id = ? order by recorded_at desc limit 1"
+
+_HUMAN: Mapping[Subjects, tuple[str, str]] = {
+    "answers": (_HUMAN_RUNS, _HUMAN_RUN_LABELS),
+    "pairs": (_HUMAN_PAIRS, _HUMAN_PAIR_LABELS),
+    "items": (_HUMAN_ITEMS, _HUMAN_ITEM_LABELS),
+}
+"""The queries of judgements and of labels."""
+
 _TO_LABEL = """
 with labelled as (
     select subject_id, bool_or(is_fair) as is_fair from current_labels
-    where metric = $3 and subject_kind = 'run' and other_run_id is null and turn is null
+    where metric = $3 and subject_kind = '{kind}' and other_run_id is null and turn is null
     group by subject_id
 ), judged as (
-    select run_id, arg_min(value, evaluator_version) as value, arg_max(value, evaluator_version) as other,
-           max(spread) as spread, any_value(example_id) as example_id,
+    select subject_id, any_value(right(experiment_id, 10)) as day, arg_min(value, evaluator_version) as value,
+           arg_max(value, evaluator_version) as other, max(spread) as spread,
            any_value(metadata::varchar) filter (evaluator = $2 and contains(metadata::varchar, '"unmet_requirement"'))
                as composed
     from scores
-    where experiment_id = $1 and metric = $2 and status = 'scored' and subject_kind = 'run' and turn is null
-    group by run_id
+    where {of} and metric = $2 and status = 'scored' and subject_kind = '{kind}' and turn is null
+    group by subject_id
 )
-select j.run_id, md5(j.run_id) as lot, l.subject_id is not null as is_labelled,
-       coalesce(l.is_fair, false) as is_fair, j.value, j.spread, j.other, j.composed,
-       x.inputs::varchar as inputs, o.outputs::varchar as outputs, x.reference_outputs::varchar as reference_outputs
-from judged j
-join outputs o on o.experiment_id = $1 and o.run_id = j.run_id
-join experiments e on e.experiment_id = $1
-left join examples x on x.snapshot_id = e.snapshot_id and x.example_id = j.example_id
-left join labelled l on l.subject_id = j.run_id
+select subject_id as unit, j.day, md5(subject_id) as lot, l.is_fair is not null as is_labelled,
+       coalesce(l.is_fair, false) as is_fair, j.value, j.spread, j.other, j.composed
+from judged j left join labelled l using (subject_id) {there}
 order by lot
+"""
+
+_RUNS_TO_LABEL = _TO_LABEL.format(kind="run", of="experiment_id = $1", there="")
+
+_TRACES_TO_LABEL = _TO_LABEL.format(
+    kind="trace",
+    of="experiment_id between $1 || '-' || $4 and $1 || '-9'",
+    there=f"""semi join (
+    select trace_id as subject_id from source.observations
+    group by trace_id having not bool_or(contains(attributes, '{ATTRIBUTE}'))) using (subject_id)""",  # with its texts
+)
+
+_TEXTS_OF_RUNS = """
+select o.run_id, x.inputs::varchar, o.outputs::varchar, x.reference_outputs::varchar
+from outputs o
+join experiments e using (experiment_id)
+left join examples x on x.snapshot_id = e.snapshot_id and x.example_id = o.example_id
+where o.experiment_id = $1 and list_contains($2, o.run_id)
+"""
+
+_TEXTS_OF_TRACES = f"""
+with observations as (select * from staging.observations where trace_id in (select unnest($1))),
+     traces as ({view_text("traces")})
+select trace_id, input, output, null from traces
 """
 
 _BATCHES = """
@@ -307,21 +459,23 @@ class Effort:
 
 
 def effort_of(store: Store, reference: str, metric: str, people_metric: str) -> Effort:
-    """Return what the labels of an experiment or a comparison took. Raise InputError if it is unknown."""
+    """Return what the labels of an experiment, a comparison or a trace evaluation took. Raise InputError if it is
+    unknown."""
     (rows,) = ask(store, (_EFFORT, [_subject(store, reference, metric)[0], metric, people_metric]))
     return records_of(Effort, rows)[0]
 
 
-_EFFORT = """
+_EFFORT = f"""
 with verdicts as (
-    select left_run_id as run_id, right_run_id, cost_usd from comparisons where comparison_id = $1 and metric = $2
+    select left_run_id as subject_id, right_run_id, cost_usd from comparisons where comparison_id = $1 and metric = $2
     union all
-    select run_id, null, cost_usd from scores where experiment_id = $1 and metric = $2 and subject_kind = 'run'
+    select subject_id, null, cost_usd from scores
+    where metric = $2 and (experiment_id = $1 and subject_kind = 'run' or {_OF_PRODUCTION})
 )
 select count(l.seconds), median(l.seconds), avg(l.cost_usd), (select avg(cost_usd) from verdicts)
 from current_labels l
-where l.metric = $3 and l.subject_kind = 'run' and exists (
-    from verdicts v where v.run_id = l.subject_id and v.right_run_id is not distinct from l.other_run_id)
+where l.metric = $3 and exists (
+    from verdicts v where v.subject_id = l.subject_id and v.right_run_id is not distinct from l.other_run_id)
 """
 
 
@@ -337,7 +491,7 @@ class JudgeOfLabels(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledItems:
-    """What a judge judged in one experiment or comparison and people labelled, as in `Judged`."""
+    """What a judge judged in one experiment, comparison or trace evaluation and people labelled."""
 
     judge: JudgeOfLabels
     is_pairs: bool
@@ -346,7 +500,7 @@ class LabelledItems:
 
 
 def labelled_items(store: Store, evaluator: str | None = None) -> Iterator[LabelledItems]:
-    """Yield the labelled items of all judges, or of one, by experiment and comparison."""
+    """Yield the labelled items of all judges, or of one, by experiment, comparison and trace evaluation."""
     found = ask_arrow(store, _ITEMS, [evaluator]).to_pandas()
     if (found.kind == "pair").any():
         pairs = ask_arrow(store, _OUTCOMES, [sorted({*found.owner[found.kind == "pair"]})]).to_pandas()
@@ -354,7 +508,7 @@ def labelled_items(store: Store, evaluator: str | None = None) -> Iterator[Label
     for (*_, kind), some in found.groupby(["owner", *JudgeOfLabels._fields, "kind"], sort=False):
         judgements = some.drop_duplicates("unit")[["unit", "value", "label", "status", "rate", "together"]]
         columns = {"people_value": "value", "people_label": "label"}
-        labels = some.drop(columns=["value", "label"]).rename(columns=columns)
+        labels = some.drop_duplicates("label_id").drop(columns=["value", "label"]).rename(columns=columns)
         judge = JudgeOfLabels(*(str(some[name].iloc[0]) for name in JudgeOfLabels._fields))
         yield LabelledItems(judge=judge, is_pairs=kind == "pair", judgements=judgements, labels=labels)
 
@@ -363,17 +517,18 @@ def _with_outcomes(found: "pd.DataFrame", pairs: "pd.DataFrame") -> "pd.DataFram
     """Give pairs the combined outcome of both orders; each label then stands once."""
     import pandas as pd
 
-    runs, ordered = found[found.kind == "run"], found[found.kind == "pair"]
+    single, ordered = found[found.kind != "pair"], found[found.kind == "pair"]
     keys = ["owner", "metric", "evaluator_version", "unit"]
     once = ordered.drop_duplicates([*keys, "people_metric", "label_id"]).drop(columns=["value", "label"])
-    return pd.concat([runs, once.merge(pairs, on=keys)], ignore_index=True)
+    return pd.concat([single, once.merge(pairs, on=keys)], ignore_index=True)
 
 
 _ITEMS = """
-select j.experiment_id as owner, j.kind, j.evaluator, j.evaluator_version,
+select coalesce(j.evaluation_id, j.experiment_id) as owner, j.kind, j.evaluator, j.evaluator_version,
        coalesce(j.judge_model, 'no model') as judge_model, j.metric, j.people_metric,
-       j.run_id || coalesce(' ' || j.other_run_id, '') as unit, j.value, j.label, 'scored' as status,
-       null::double as rate, 'example ' || j.example_id as together, j.label_id, j.people_value, j.people_label,
+       j.subject_id || coalesce(' ' || j.other_run_id, '') as unit, j.value, j.label, 'scored' as status,
+       null::double as rate, coalesce('example ' || j.example_id, j.subject_id) as together,
+       j.label_id, j.people_value, j.people_label,
        l.labeller, l.is_fair, l.chance, l.source
 from judge_labels j join current_labels l using (label_id)
 where $1::varchar is null or j.evaluator = $1

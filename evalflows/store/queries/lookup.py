@@ -54,6 +54,15 @@ def find_experiments(store: Store, reference: str, *, just_one: bool = False) ->
     return [_by_prefix("experiment", store, reference, rows, "which has no experiment")]
 
 
+def find_trace_evaluation(store: Store, reference: str) -> tuple[str, str] | None:
+    """Return the id and the name of the trace evaluation with this id or name; None if there is none, or if an
+    experiment has the name."""
+    query = """select evaluation_id, name from source.watermarks where $1 in (evaluation_id, name)
+               order by evaluation_id = $1 desc limit 1"""
+    rows = store.query(query, [reference])
+    return rows[0] if rows and not _has(store, _NAMED, reference) else None
+
+
 def unique_name(name: str, experiment: str) -> str:
     """Return an experiment's name with the end of its id, which tells it from others of that name."""
     return f"{name}-{experiment[-8:]}"

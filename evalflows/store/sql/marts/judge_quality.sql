@@ -1,21 +1,21 @@
--- one row per evaluator_version, judge_model, metric, people_metric: how well each judge agrees with human labels, over all experiments; as in `labels agreement`, an item counts once, by the majority of its labels, and not if people are evenly split
+-- one row per evaluator_version, judge_model, metric, people_metric: how well each judge agrees with human labels, over all experiments and trace evaluations; as in `labels agreement`, an item counts once, by the majority of its labels, and not if people are evenly split
 with beside as (
     -- of pairs the outcome of both orders, and each label once
-    select distinct on (j.experiment_id, j.label_id, j.run_id, j.other_run_id, j.evaluator_version, j.judge_model, j.metric, j.people_metric)
-           j.experiment_id, j.kind, j.evaluator, j.evaluator_version, coalesce(j.judge_model, 'no model') as model,
-           j.metric, j.people_metric, j.run_id || coalesce(' ' || j.other_run_id, '') as unit,
+    select distinct on (coalesce(j.evaluation_id, j.experiment_id), j.label_id, j.subject_id, j.other_run_id, j.evaluator_version, j.judge_model, j.metric, j.people_metric)
+           coalesce(j.evaluation_id, j.experiment_id) as experiment_id, j.kind, j.evaluator, j.evaluator_version, coalesce(j.judge_model, 'no model') as model,
+           j.metric, j.people_metric, j.subject_id || coalesce(' ' || j.other_run_id, '') as unit,
            case when j.kind = 'pair' then p.left_points else j.value end as value,
-           case when j.kind = 'run' then j.label when p.left_points > 0.5 then 'left' when p.left_points < 0.5 then 'right'
+           case when j.kind <> 'pair' then j.label when p.left_points > 0.5 then 'left' when p.left_points < 0.5 then 'right'
                 else 'tie' end as label,
            j.people_value, j.people_label, j.label_id, j.labeller, j.is_fair
     from judge_labels j
     left join pair_outcomes p
         on j.kind = 'pair' and p.comparison_id = j.experiment_id and p.left_run_id = j.run_id
            and p.right_run_id = j.other_run_id and p.metric = j.metric and p.evaluator_version = j.evaluator_version
-    where j.agrees is not null and (j.kind = 'run' or (p.status = 'scored' and p.decided_by is distinct from 'failed_output'))
+    where j.agrees is not null and (j.kind <> 'pair' or (p.status = 'scored' and p.decided_by is distinct from 'failed_output'))
 ), counted as (
-    select *, bool_and(kind = 'run' and value is not null and value in (0, 1) and people_value in (0, 1)) over judge as is_yes_no,
-           bool_or(kind = 'run' and value is not null) over judge as has_numbers
+    select *, bool_and(kind <> 'pair' and value is not null and value in (0, 1) and people_value in (0, 1)) over judge as is_yes_no,
+           bool_or(kind <> 'pair' and value is not null) over judge as has_numbers
     from beside
     window judge as (partition by evaluator_version, model, metric, people_metric),
            judge_of_experiment as (partition by experiment_id, evaluator_version, model, metric, people_metric)
@@ -46,7 +46,7 @@ with beside as (
 ), summed as (
     select evaluator_version, model, metric, people_metric,
            any_value(evaluator) as evaluator,
-           any_value(kind) as kind,
+           string_agg(distinct kind, ', ' order by kind) as kind,
            count(*) as n_judgements,
            any_value(is_number) as is_number,
            avg((ours = theirs)::int) as agreement,

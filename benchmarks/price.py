@@ -21,6 +21,15 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 
 EXAMPLES, SMALLEST, WANTED = 1_000, 20, 0.52
 
+WAYS: dict[str, tuple[str, bool, str | None]] = {
+    "direct": ("direct", False, None),
+    "with beginnings from a cache": ("direct", True, None),
+    "in batches": ("batch", False, None),
+    "judges in a bundle": ("direct", False, "judges"),
+    "all of these": ("batch", True, "judges"),
+}
+"""How calls are sent, whether the provider keeps the beginnings of prompts, and the judges' bundle."""
+
 PRICES = {
     "usd_per_million_input_tokens": 1.0,
     "usd_per_million_output_tokens": 4.0,
@@ -116,19 +125,14 @@ def parse_arguments() -> Namespace:
 
 def main() -> None:
     arguments = parse_arguments()
-    count = SMALLEST if arguments.smallest else EXAMPLES
+    count, ways = (SMALLEST, [*WAYS][::2]) if arguments.smallest else (EXAMPLES, [*WAYS])
     with own_server():
         from evalflows import run
         from evalflows.store import connect
 
         figures: dict[str, float] = {}
-        for way, mode, has_cache, bundle in (
-            ("direct", "direct", False, None),
-            ("with beginnings from a cache", "direct", True, None),
-            ("in batches", "batch", False, None),
-            ("judges in a bundle", "direct", False, "judges"),
-            ("all of these", "batch", True, "judges"),
-        ):
+        for way in ways:
+            mode, has_cache, bundle = WAYS[way]
             provider = Provider(has_cache=has_cache)
             with served(provider) as base_url:
                 run(spec(base_url, count, mode, bundle))

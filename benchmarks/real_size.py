@@ -15,8 +15,8 @@ from typing import Any
 
 from evalflows.store.sql import connect
 
-SMALL, LARGE = 100, 10_000
-"""Examples of a store. Five targets answer each, so the large one has 50,000 answers."""
+SMALL, MIDDLE, LARGE = 100, 2_000, 10_000
+"""Examples of a store. Five targets answer each, so the middle one has 10,000 answers, the large one 50,000."""
 
 TARGETS = 5
 WORDS = ["river", "stone", "light", "paper", "winter", "garden", "market", "silver", "bridge", "yellow"]

@@ -222,13 +222,13 @@ def postgres_url() -> Iterator[str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses the server, by its fixtures. Files of that come first, as they take the longest: no worker shall
-    begin one when the others are nearly done."""
-    long = set()
+    """Mark what uses the server, by its fixtures. Files of that come first, as they take the longest, then others with
+    slow tests: no worker shall begin one when the others are nearly done."""
+    places = dict[Path, int]()
     for item in items:
         if "prefect_environment" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.server)
-        is_long = item.path.parent.name == "real_size"
-        if is_long or item.get_closest_marker("server") or item.get_closest_marker("browser"):
-            long.add(item.path)
-    items.sort(key=lambda item: item.path not in long)
+        is_long = item.path.parent.name == "real_size" or any(map(item.get_closest_marker, ("server", "browser")))
+        place = 0 if is_long else 1 if item.get_closest_marker("slow") else 2
+        places[item.path] = min(place, places.get(item.path, place))
+    items.sort(key=lambda item: places[item.path])

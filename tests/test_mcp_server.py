@@ -108,12 +108,8 @@ def test_what_is_planted_is_found_in_few_calls(store: Store) -> None:
         assert f"worst(experiment={after}, metric=METRIC, against={before})" in differs.splitlines()[-1]
         travel = await call("diff", baseline=before, candidate=after, where="metadata->>'topic' = 'travel'")
         assert "only the examples where metadata->>'topic' = 'travel' are compared: 80" in travel
-        for condition in (
-            "repeat('a', 4000000000) = 'b'",
-            "true group by place",
-            "(select 1 from range(1e13::int8)) = 1",
-        ):
-            assert (await call("diff", baseline=before, candidate=after, where=condition)).startswith("error: ")
+        refused = await call("diff", baseline=before, candidate=after, where="true group by place")
+        assert refused.startswith("error: ")
         assert "it is the best of these (95%)" in await call("best", experiments=[after, before])
         worst = await call("worst", experiment=after, metric="exact_match", against=before)
         assert f"not shown: 37 of 40; next: worst(experiment={after}, metric=exact_match, " in worst

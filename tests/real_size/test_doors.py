@@ -1,5 +1,5 @@
-"""Every door at a real size: no command, page, tool, view or result of Python fails on 50,000 answers, or takes more
-than ten times what it takes with 500.
+"""Every door at a real size: no command, page, tool, view or result of Python fails on 10,000 answers (50,000 before a
+release), or takes much longer than with 500.
 
 Stores of other tests are small, and so are their files: for weeks, every second query of a larger one failed.
 """
@@ -30,7 +30,7 @@ from benchmarks.doors import (
     tools,
     views,
 )
-from benchmarks.real_size import LARGE, SMALL, Made
+from benchmarks.real_size import SMALL, Made
 from evalflows.cli.late_commands import LateCommand
 from evalflows.cli.main import cli
 from evalflows.dashboard.app import PAGES
@@ -44,9 +44,9 @@ MOST, LEAST_S = 10, 0.5
 """How many times as long the large store may take, and the processor seconds of a command's process."""
 
 LONGER = {
-    "sql, all rows": "prints a hundred times as many rows",
-    "modes find": "groups 10,000 failed answers",
-    "diff: examples": "returns a row for each of 20,000 changes, with the texts",
+    "sql, all rows": "prints every row",
+    "modes find": "groups the failed answers",
+    "diff: examples": "returns a row for each change, with the texts",
 }
 """The doors that may take longer, and why."""
 
@@ -56,24 +56,25 @@ Doors = Callable[[Store, Made], Mapping[str, Door]]
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder of a copy of the large store."""
-    folder = Path(shutil.copytree(real_store(LARGE), tmp_path_factory.mktemp("real") / "large"))
+def large(examples: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of a copy of the store of so many examples."""
+    folder = Path(shutil.copytree(real_store(examples), tmp_path_factory.mktemp("real") / "large"))
     yield folder
     shutil.rmtree(folder)
 
 
-def assert_open_and_quick(large: Path, doors: Doors) -> None:
-    """Open all doors of the large store, and of the small one those that take long."""
+def assert_open_and_quick(large: Path, examples: int, doors: Doors) -> None:
+    """Open all doors of the large store, and those that take long again, on new copies of the large and the small one:
+    the first time, what is imported and other work on this machine count too."""
     took, errors = _opened(large, doors, [])
     assert not errors, "\n".join(errors)
     if long := [name for name, seconds in took.items() if seconds > MOST * LEAST_S and name not in LONGER]:
-        small, _ = _opened(
-            Path(shutil.copytree(real_store(SMALL), tempfile.mkdtemp(dir=large.parent), dirs_exist_ok=True)),
-            doors,
-            long,
-        )
-        ratios = {name: round(took[name] / max(small[name], LEAST_S), 1) for name in long}
+        copies = [
+            shutil.copytree(real_store(size), tempfile.mkdtemp(dir=large.parent), dirs_exist_ok=True)
+            for size in (examples, SMALL)
+        ]
+        again, small = (_opened(Path(copy), doors, long)[0] for copy in copies)
+        ratios = {name: round(again[name] / max(small[name], LEAST_S), 1) for name in long}
         assert {name: ratio for name, ratio in ratios.items() if ratio > MOST} == {}
 
 
@@ -103,7 +104,7 @@ def leaves(command: click.Command, *path: str) -> Iterator[str]:
         yield " ".join(path)
 
 
-def test_commands(large: Path) -> None:
+def test_commands(large: Path, examples: int) -> None:
     def doors(_: Store, made: Made) -> dict[str, Door]:
         given = commands(made, Path.cwd())
         assert {name.partition(",")[0] for name in given} | {*NOT_ASKED} == {*leaves(cli)}
@@ -111,45 +112,45 @@ def test_commands(large: Path) -> None:
             given[name] = [*given[name], *BIG_TABLES]
         return {name: partial(run, *arguments) for name, arguments in given.items()}
 
-    assert_open_and_quick(large, doors)
+    assert_open_and_quick(large, examples, doors)
 
 
-def test_results_in_python(large: Path) -> None:
+def test_results_in_python(large: Path, examples: int) -> None:
     def doors(_: Store, made: Made) -> dict[str, Door]:
         found = results(made, Path.cwd())
         assert {name.partition(":")[0] for name in found} | {*NAMES_NOT_ASKED} == {*evalflows.__all__}
         return found
 
-    assert_open_and_quick(large, doors)
+    assert_open_and_quick(large, examples, doors)
 
 
-def test_pages_and_tools(large: Path) -> None:
+def test_pages_and_tools(large: Path, examples: int) -> None:
     def doors(store: Store, made: Made) -> dict[str, Door]:
         assert {*PAGES} <= {*addresses(made), *PAGES_NOT_ASKED}
         return pages(store, made) | tools(store, made)
 
-    assert_open_and_quick(large, doors)
+    assert_open_and_quick(large, examples, doors)
 
 
-def test_views(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_views(large: Path, examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has the same rows on a restricted connection, whose threads read a file at once, as on any other."""
     connect_with = duckdb.connect
     with connect(large / "store") as catalog:
         wanted = {path.stem: digest(catalog, path.stem) for path in view_files()}
-    assert sum(count for count, _ in wanted.values()) > 20 * LARGE
+    assert sum(count for count, _ in wanted.values()) > 20 * examples
     found = dict[str, tuple[int, int]]()
 
     def doors(store: Store, _: Made) -> dict[str, Door]:
         return {name: lambda name=name, door=door: found.update({name: door()}) for name, door in views(store).items()}
 
-    assert_open_and_quick(large, doors)
+    assert_open_and_quick(large, examples, doors)
     assert found == wanted
     monkeypatch.setattr(duckdb, "connect", lambda *given: connect_with(*given, config={"threads": 8}))
     with connect(large / "store", restricted=True) as catalog:
-        many = [view for view, (count, _) in wanted.items() if count > LARGE]
+        many = [view for view, (count, _) in wanted.items() if count > examples]
         assert {view: digest(catalog, view) for view in many} == {view: wanted[view] for view in many}
 
 
-def test_an_export_to_postgres(large: Path, postgres_url: str) -> None:
+def test_an_export_to_postgres(large: Path, examples: int, postgres_url: str) -> None:
     with in_folder(large):
-        assert "(150,035 rows)" in run("export", "postgres", postgres_url, *BIG_TABLES)
+        assert f"({15 * examples + 35:,} rows)" in run("export", "postgres", postgres_url, *BIG_TABLES)

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,10 +20,12 @@ def dashboard(store: Path, *arguments: str) -> Iterator[str]:
 
 
 @contextmanager
-def started(store: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def started(
+    store: Path, *arguments: str, program: Sequence[str] = ("-m", "evalflows.cli.main")
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The same, with its process."""
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", "evalflows.cli.main", "dashboard", "--port", "0", *arguments],
+        [sys.executable, "-P", *program, "dashboard", "--port", "0", *arguments],
         env=os.environ | {"EVALFLOWS_STORE": str(store)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import certifi
 from ports import free_ports
-from prefect_database import give_database, keep_database
+from prefect_database import give_database
 
 from evalflows.prefect_server import SERVER_SETTINGS
 
@@ -51,16 +51,14 @@ def _one_certificate(folder: Path) -> Path:
 def start_server(folder: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
     """Start that server, in a process group of its own, and wait until it answers."""
     url = environment["PREFECT_API_URL"]
-    port, has_own_database = str(urlsplit(url).port), "PREFECT_API_DATABASE_CONNECTION_URL" in environment
-    if not has_own_database:
+    port = str(urlsplit(url).port)
+    if "PREFECT_API_DATABASE_CONNECTION_URL" not in environment:
         give_database(folder)
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", port]
     with (folder / "server.log").open("ab") as log:
         server = subprocess.Popen(command, env=os.environ | environment, stdout=log, stderr=log, start_new_session=True)
     try:
         _wait_for(f"{url}/health", server, folder / "server.log")
-        if not has_own_database:
-            keep_database(folder)
     except BaseException:
         end_server(server)
         raise

@@ -19,7 +19,9 @@ from plain_flows import plain_flows
 
 import benchmarks.real_size
 import evalflows
+from benchmarks.real_size import LARGE, MIDDLE
 from evalflows.cli.main import cli
+from evalflows.store import files
 
 SIDES = ("api", "cli", "compat", "dashboard", "pytest_plugin", "reports")
 """The rooms that only read what is in a store, or ask others to write it."""
@@ -44,7 +46,10 @@ def real_store(examples: int) -> Path:
 def _make(folder: Path, examples: int) -> None:
     shutil.rmtree(folder, ignore_errors=True)  # of a killed run
     folder.mkdir()
-    with in_folder(folder):
+    part = max(examples, MIDDLE) / LARGE  # files of the middle store have as many row groups as those of the large one
+    with in_folder(folder), pytest.MonkeyPatch.context() as patch:
+        for name in ("ROWS_PER_GROUP", "BYTES_PER_GROUP"):
+            patch.setattr(files, name, int(getattr(files, name) * part))
         benchmarks.real_size.make(folder, examples, run)
 
 

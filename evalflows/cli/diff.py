@@ -147,7 +147,7 @@ def print_brief(out: Console, diff: ExperimentsDiff, rest: str = "--all", most: 
         count = counts.get((result.experiment_id, result.metric))
         return f"{count.regressed}/{count.improved}" if count else ""
 
-    notes = [*map(show.remark_line, remarks_on(diff.results))]
+    notes = [show.remark_line(remark) for remark in remarks_on(diff.results) if remark.kind != "rare"]
     notes += [Text(note, "yellow") for note in notes_of(diff)]
     sections = [
         show.verdicts_section(verdict_sentences(diff.results, diff.decisions)),

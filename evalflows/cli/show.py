@@ -23,7 +23,7 @@ from evalflows.reports.grids import (
     legend,
     tables_of,
 )
-from evalflows.reports.results import Remark, Result, Severity, differences_in, means_in
+from evalflows.reports.results import Remark, Result, Severity, differences_in, means_in, rare_values
 from evalflows.reports.worst import HIDDEN, Worst, WorstExamples, WorstItem, brief_lines, change_text, value_text
 from evalflows.specs import hints
 from evalflows.specs.dashboard_address import dashboard_url
@@ -150,7 +150,7 @@ def results_sections(
     """Return the metrics, the worst examples (at most so many; None: all of the report), the limits of decisions, what
     restricts the results, and the state of the experiments."""
     remarks = report.remarks
-    elsewhere = ("failure", "quarantine") if limits else ("failure",)  # decisions say the latter, too
+    elsewhere = ("failure", "rare", *(("quarantine",) if limits else ()))  # decisions say the last, too
     notes = [remark_line(remark) for remark in remarks if remark.kind not in elsewhere]
     failures = [Text(f"  {remark.text}", "yellow") for remark in remarks if remark.kind == "failure"]
     # of a metric: then the error says why
@@ -211,7 +211,7 @@ def metrics_section(results: Sequence[Result], counts: Callable[[Result], str] |
     baseline.
 
     Built-in measures that do not differ stand last. `counts` gives the text of a last column, of what got worse and
-    better.
+    better. Below the lines stands why a verdict is not what its interval shows.
     """
     shown = [result for result in results if result.is_worth_showing]
     compared = [result for result in shown if result.baseline_experiment_id is not None]
@@ -237,7 +237,7 @@ def metrics_section(results: Sequence[Result], counts: Callable[[Result], str] |
                 styled(row.verdict_text, row.conclusion),
                 *([counts(row)] if counts else []),
             )
-        return out
+        return Group(out, *map(remark_line, rare_values(rows)))
 
     least = min(MOST_METRICS, len(ordered))
     alone = {result.metric for result in shown} - {row.metric for row in compared}

@@ -151,7 +151,7 @@ def print_brief(out: Console, diff: ExperimentsDiff, rest: str = "--all", most: 
     notes += [Text(note, "yellow") for note in notes_of(diff)]
     sections = [
         show.verdicts_section(verdict_sentences(diff.results, diff.decisions)),
-        show.metrics_section(diff.results, worse_and_better),
+        show.metrics_section(diff.results, diff.decisions, worse_and_better),
         *(_worst(diff, changes, out.width) for changes in diff.lists if changes.change == "regressed"),
         lines_section(_counted(diff), "change", is_apart=True),
         lines_section(notes, least=min(1, len(notes))),

@@ -158,6 +158,19 @@ def test_a_verdict_that_its_interval_does_not_show_is_explained_below_its_row(tm
     assert printed[row + 1].startswith("correct: significantly different; the interval includes 0 because it allows")
 
 
+def test_metrics_of_rules_and_worse_ones_come_first_and_stay(tmp_path: Path) -> None:
+    def score(n: int) -> float:
+        return n * 7 % 10 / 10
+
+    same = dict.fromkeys("abcdefghijklmnopxyz", score)
+    old = write(tmp_path / "old.jsonl", OLD, **same)
+    new = write(tmp_path / "new.jsonl", OLD, **same | {"y": lambda n: score(n) / 2})
+    printed = asked(old, new, "--metric", "z=0.2", "--metric", "x=0.2").stdout.splitlines()
+    rows = printed[printed.index(next(line for line in printed if line.startswith("metric "))) + 1 :]
+    assert [row.split()[0] for row in rows[:4]] == ["z", "x", "y", "a"]
+    assert any(line.startswith("not shown: ") and " metrics" in line for line in rows)
+
+
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [

@@ -28,7 +28,7 @@ from evalflows.engine.revision import revision
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import GatePolicy, GateSpec
 from evalflows.specs.metric_names import metric_of, sliced_metric
-from evalflows.store.described import Outcome, RuleOutcome
+from evalflows.store.described import RuleOutcome, deciding_rules
 from evalflows.store.evidence import deleted_decisions, evidence_on
 from evalflows.store.manifests import Written
 from evalflows.store.queries.conclusions import approved
@@ -53,9 +53,6 @@ from evalflows.store.store import Store
 if TYPE_CHECKING:
     from evalflows.analysis.interim import InterimAnalyses
     from evalflows.analysis.production_baseline import ProductionComparison
-
-_DECIDING: Mapping[DecisionConclusion, Outcome] = {"PASS": "met", "FAIL": "broken", "NOT ENOUGH EVIDENCE": "open"}
-"""The outcome of the rules that lead to a conclusion."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +80,7 @@ class GateEvaluation:
     @property
     def summary(self) -> str:
         """The texts of the rules that led to the conclusion."""
-        return "; ".join(result.text for result in self.rule_results if result.outcome == _DECIDING[self.conclusion])
+        return "; ".join(rule.text for rule in deciding_rules(self.rule_results, self.conclusion))
 
     @cached_property
     def estimates(self) -> tuple[tuple[Rule, Estimate | Reason], ...]:

@@ -94,7 +94,7 @@ class World:
         (gate,) = self.spec.gates
         level = 1 - (1 - self.spec.confidence_level) * share
         found = evaluate_rules(
-            [(rule, estimate)], confidence_level=level, min_examples=gate.min_examples, adjustment=gate.adjustment
+            [(rule, estimate)], {}, confidence_level=level, min_examples=gate.min_examples, adjustment=gate.adjustment
         )
         return conclusion_of(found) == "PASS"
 

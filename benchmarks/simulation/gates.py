@@ -123,7 +123,9 @@ def _decided(rules: Sequence[tuple[Kind, float, Estimate]]) -> tuple[float, floa
         (Rule(kind=kind, metric=f"m{place}", bound=bound), estimate)
         for place, (kind, bound, estimate) in enumerate(rules)
     ]
-    results = evaluate_rules(evaluated, confidence_level=CONFIDENCE_LEVEL, min_examples=MIN_EXAMPLES, adjustment="holm")
+    results = evaluate_rules(
+        evaluated, {}, confidence_level=CONFIDENCE_LEVEL, min_examples=MIN_EXAMPLES, adjustment="holm"
+    )
     conclusion = conclusion_of(results)
     return float(conclusion == "PASS"), float(conclusion == "FAIL")
 

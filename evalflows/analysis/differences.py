@@ -545,7 +545,7 @@ def verdicts_of(pairs: Sequence[ExperimentPair], adjustment: Adjustment) -> Iter
     ]
     for is_measure in (False, True):
         family = [each for each in tested if (each.paired.candidate.metric in MEASURES) == is_measure]
-        yield from verdicts(family, adjustment)
+        yield from map(verdict_row, family, classify([each.test for each in family], adjustment))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -576,16 +576,8 @@ class TestedMetric:
         return self.paired.counts
 
 
-def verdicts(
-    tested: Sequence[TestedMetric], adjustment: Adjustment, decision_id: str | None = None
-) -> Iterator[VerdictRow]:
-    """Yield the verdict on each metric, adjusted together; `decision_id` is their gate decision, if any."""
-    classified = classify([metric.test for metric in tested], adjustment)
-    for metric, verdict in zip(tested, classified, strict=True):
-        yield _verdict_row(metric, verdict, decision_id)
-
-
-def _verdict_row(tested: TestedMetric, verdict: Verdict, decision_id: str | None) -> VerdictRow:
+def verdict_row(tested: TestedMetric, verdict: Verdict, decision_id: str | None = None) -> VerdictRow:
+    """Return a verdict as a row; `decision_id` is its gate decision, if any."""
     candidate, baseline, metric = tested.pair.candidate, tested.pair.baseline, tested.paired.candidate.metric
     assert baseline is not None  # a paired metric has a baseline
     of_slice = tested.slice

@@ -1,13 +1,13 @@
 """Evaluate the rules of a gate, and conclude."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from evalflows.analysis.rule_texts import caution_of, figures_text, outcome_text, why_open, worse_within_margin
 from evalflows.analysis.rules import Estimate, Rule, outcomes, p_below_threshold, replicated_rule, threshold_outcome
-from evalflows.analysis.verdicts import adjusted_p_text
+from evalflows.analysis.verdicts import Verdict, adjusted_p_text
 from evalflows.specs.gate import Adjustment
 from evalflows.stats.multiple_tests import adjusted
 from evalflows.store.described import Outcome, RuleOutcome
@@ -16,6 +16,7 @@ from evalflows.store.records import DecisionConclusion, Reason, ReasonCode
 
 def evaluate_rules(
     estimates: Sequence[tuple[Rule, Estimate | Reason]],
+    verdicts: Mapping[str, Verdict],
     *,
     confidence_level: float,
     min_examples: int,
@@ -23,6 +24,7 @@ def evaluate_rules(
 ) -> list[RuleOutcome]:
     """Evaluate each rule on its estimate; a Reason instead of an estimate leaves the rule open.
 
+    The verdicts on the metrics decide nothing: texts of rules say what they say.
     Rules in batches have confidence sequences, whose levels are adjusted by Bonferroni; for the others, see `outcomes`.
     """
     could_fail = sum(rule.kind != "threshold" for rule, _ in estimates)
@@ -50,7 +52,7 @@ def evaluate_rules(
             outcome = sequence.outcomes(sequence.lies_below(stricter), confidence_level).tolist()[0]
         else:
             outcome = of_fixed[rule]
-        result = _evaluated(rule, estimate, confidence_level, min_examples, outcome)
+        result = _evaluated(rule, estimate, verdicts.get(rule.metric), confidence_level, min_examples, outcome)
         result = replace(result, p_below=p_values.get(rule), p_adjusted=p_adjusted.get(rule))
         result = _with_adjustment(result, confidence_level, len(p_values), adjustment)
         facts, (low, high) = estimate.facts, estimate.interval_at(confidence_level) or (None, None)
@@ -74,7 +76,12 @@ def _with_adjustment(result: RuleOutcome, confidence_level: float, n_tests: int,
 
 
 def _evaluated(
-    rule: Rule, estimate: Estimate, confidence_level: float, min_examples: int, outcome: Outcome
+    rule: Rule,
+    estimate: Estimate,
+    verdict: Verdict | None,
+    confidence_level: float,
+    min_examples: int,
+    outcome: Outcome,
 ) -> RuleOutcome:
     figures, facts = figures_text(rule, estimate, confidence_level), estimate.facts
     if facts.n < min_examples:
@@ -82,11 +89,11 @@ def _evaluated(
         n = figures or f": {facts.n} {facts.noun}"
         text = f"{rule.metric} {text}{n}; wanted at least {min_examples} to decide"
         return _result(rule, "open", text, "below_min_examples")
-    why = why_open(rule, estimate, confidence_level) if outcome == "open" else None
+    why = why_open(rule, estimate, verdict, confidence_level) if outcome == "open" else None
     missing = f"; {facts.missing_text} could not change that"
     note = why or (missing if facts.n_missing else "")
     if outcome == "met":
-        note = f"{note}{worse_within_margin(rule, estimate, confidence_level)}"
+        note = f"{note}{worse_within_margin(rule, estimate, verdict, confidence_level)}"
     if rule.kind != "threshold" and outcome == "met" and (caution := caution_of(rule, facts)):
         note = f"{note}; {caution}"
     text = outcome_text(rule, outcome, confidence_level, higher_is_better=facts.higher_is_better)

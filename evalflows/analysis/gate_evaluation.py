@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from evalflows.analysis.baselines import approval_problem, baseline_name, no_baseline
 from evalflows.analysis.comparability import JUDGE_DRIFT, Difference
-from evalflows.analysis.differences import ExperimentPair, TestedMetric, verdicts, why_too_brief
+from evalflows.analysis.differences import ExperimentPair, TestedMetric, verdict_row, why_too_brief
 from evalflows.analysis.evaluate_rules import conclusion_of, evaluate_rules
 from evalflows.analysis.experiment_metrics import (
     ExperimentMetricDifference,
@@ -23,12 +23,12 @@ from evalflows.analysis.recalibration import Recalibrated, recalibrated, recalib
 from evalflows.analysis.rule_estimates import DifferenceEstimate, MeanOfSample
 from evalflows.analysis.rules import Estimate, Rule, rules_of
 from evalflows.analysis.slice_search import slice_check
-from evalflows.analysis.verdicts import DifferenceTest
+from evalflows.analysis.verdicts import DifferenceTest, Verdict, classify
 from evalflows.engine.revision import revision
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import GatePolicy, GateSpec
 from evalflows.specs.metric_names import metric_of, sliced_metric
-from evalflows.store.described import Outcome, RuleOutcome
+from evalflows.store.described import RuleOutcome, deciding_rules
 from evalflows.store.evidence import deleted_decisions, evidence_on
 from evalflows.store.manifests import Written
 from evalflows.store.queries.conclusions import approved
@@ -54,9 +54,6 @@ if TYPE_CHECKING:
     from evalflows.analysis.interim import InterimAnalyses
     from evalflows.analysis.production_baseline import ProductionComparison
 
-_DECIDING: Mapping[DecisionConclusion, Outcome] = {"PASS": "met", "FAIL": "broken", "NOT ENOUGH EVIDENCE": "open"}
-"""The outcome of the rules that lead to a conclusion."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class GateEvaluation:
@@ -70,6 +67,7 @@ class GateEvaluation:
         confidence_level = self.pair.spec.confidence_level
         return evaluate_rules(
             self.estimates,
+            self.verdicts,
             confidence_level=confidence_level,
             min_examples=self.gate.min_examples,
             adjustment=self.gate.adjustment,
@@ -82,12 +80,26 @@ class GateEvaluation:
     @property
     def summary(self) -> str:
         """The texts of the rules that led to the conclusion."""
-        return "; ".join(result.text for result in self.rule_results if result.outcome == _DECIDING[self.conclusion])
+        return "; ".join(rule.text for rule in deciding_rules(self.rule_results, self.conclusion))
 
     @cached_property
     def estimates(self) -> tuple[tuple[Rule, Estimate | Reason], ...]:
         """The estimate that each rule tests, or why there is none."""
         return tuple((rule, self._estimate(rule)) for rule in rules_of(self.gate))
+
+    @cached_property
+    def verdicts(self) -> Mapping[str, Verdict]:
+        """The verdicts on the metrics of the rules, adjusted together."""
+        verdicts = classify([tested.test for tested in self._tested.values()], self.pair.spec.adjustment)
+        return dict(zip(self._tested, verdicts, strict=True))
+
+    @cached_property
+    def _tested(self) -> Mapping[str, TestedMetric]:
+        return {
+            name: TestedMetric(pair=self.pair, paired=paired, test=self._difference_test(name, paired))
+            for name in self.gate.metrics
+            if (paired := self.pair.paired(name) or self.pair.experiment_metrics.get(name)) is not None
+        }
 
     @cached_property
     def compared(self) -> Mapping[str, PairedMetric]:
@@ -149,14 +161,10 @@ class GateEvaluation:
             decided_at=now(),
         )
 
-    def verdicts(self, decision_id: str) -> Iterator[VerdictRow]:
-        """Return the verdicts on the metrics of the gate's rules."""
-        tested = [
-            TestedMetric(pair=self.pair, paired=paired, test=self._difference_test(name, paired))
-            for name in self.gate.metrics
-            if (paired := self.pair.paired(name) or self.pair.experiment_metrics.get(name)) is not None
-        ]
-        return verdicts(tested, self.pair.spec.adjustment, decision_id)
+    def verdict_rows(self, decision_id: str) -> Iterator[VerdictRow]:
+        """Yield the verdicts on the metrics of the gate's rules, as rows."""
+        for name, verdict in self.verdicts.items():
+            yield verdict_row(self._tested[name], verdict, decision_id)
 
     def slices(self, decision_id: str) -> Iterator[CheckRow]:
         """Yield the search of slices against an experiment: in the metrics of broken rules, else in those compared,
@@ -425,7 +433,7 @@ def keep_decision(store: Store, evaluation: GateEvaluation, flow_run: str | None
     if before := store.read("decisions", row.decision_id):
         row = replace(before[0], recorded_at=decided_at)
     else:
-        tables["verdicts"] = [*evaluation.verdicts(row.decision_id)]
+        tables["verdicts"] = [*evaluation.verdict_rows(row.decision_id)]
         tables["checks"] = [*evaluation.slices(row.decision_id)]
         row = replace(row, decided_at=decided_at, recorded_at=decided_at)
     if deleted := deleted_decisions(store):

@@ -3,8 +3,8 @@
 import math
 
 from evalflows.analysis.figures import estimate as estimate_text
-from evalflows.analysis.rules import Estimate, Facts, Gain, Interval, Rule
-from evalflows.analysis.verdicts import WORSE_WITHIN_MARGIN, disagreeing_test, missing_unbounded
+from evalflows.analysis.rules import Estimate, Facts, Gain, Rule
+from evalflows.analysis.verdicts import WORSE_WITHIN_MARGIN, Verdict, disagreeing_test, missing_unbounded
 from evalflows.specs.metric_names import metric_of
 from evalflows.stats.power import least_n
 from evalflows.store.described import Kind, Outcome
@@ -31,8 +31,8 @@ FLOOR_TEXTS: dict[Outcome, str] = {"met": "reaches", "broken": "does not reach",
 CEILING_TEXTS: dict[Outcome, str] = {"met": "does not exceed", "broken": "exceeds", "open": "may exceed"}
 
 
-def why_open(rule: Rule, estimate: Estimate, confidence_level: float) -> Reason:
-    """Explain why a rule is neither met nor broken."""
+def why_open(rule: Rule, estimate: Estimate, verdict: Verdict | None, confidence_level: float) -> Reason:
+    """Explain why a rule is neither met nor broken, given the verdict on its metric."""
     gain, facts = Gain(estimate), estimate.facts
     interval, threshold = gain.interval_at(confidence_level), rule.threshold(higher_is_better=facts.higher_is_better)
     if interval is None and rule.kind != "threshold":
@@ -45,7 +45,7 @@ def why_open(rule: Rule, estimate: Estimate, confidence_level: float) -> Reason:
         return _why_missing_matters(facts, could_flip=is_above or is_below)
     if is_above and facts.p_value is not None and facts.p_value > 1 - confidence_level:
         return _after(disagreeing_test(facts.p_value))
-    is_worse = rule.kind == "non_inferiority" and _is_significantly_worse(gain, interval, confidence_level)
+    is_worse = rule.kind == "non_inferiority" and _is_significantly_worse(gain, verdict, confidence_level)
     text = "; significantly worse, and whether by more than the margin is open" if is_worse else ""
     needed = _needed_n(gain, confidence_level, threshold)
     code: ReasonCode = "worse_but_maybe_within_margin" if is_worse else "interval_includes_bound"
@@ -54,19 +54,20 @@ def why_open(rule: Rule, estimate: Estimate, confidence_level: float) -> Reason:
     return Reason(code, text)
 
 
-def worse_within_margin(rule: Rule, estimate: Estimate, confidence_level: float) -> str:
+def worse_within_margin(rule: Rule, estimate: Estimate, verdict: Verdict | None, confidence_level: float) -> str:
     """Return what a met rule of non-inferiority does not say: that it is worse all the same; else empty."""
-    gain = Gain(estimate)
-    is_worse = _is_significantly_worse(gain, gain.interval_at(confidence_level), confidence_level)
+    is_worse = _is_significantly_worse(Gain(estimate), verdict, confidence_level)
     return f"; {WORSE_WITHIN_MARGIN}" if rule.kind == "non_inferiority" and rule.bound and is_worse else ""
 
 
-def _is_significantly_worse(gain: Gain, interval: Interval | None, confidence_level: float) -> bool:
-    """Return whether the test of no difference says worse, or without a test the interval."""
-    p = gain.estimate.facts.p_value
-    if p is None or gain.value is None:
-        return interval is not None and interval[1] < 0
-    return gain.value < 0 and p <= 1 - confidence_level
+def _is_significantly_worse(gain: Gain, verdict: Verdict | None, confidence_level: float) -> bool:
+    """Return what the verdict says, whose p-value is adjusted; without a test what the interval says, and in interim
+    analyses what both say."""
+    tested = None if verdict is None or verdict.p_adjusted is None else verdict.is_worse
+    if tested is not None and not gain.estimate.facts.is_sequence:
+        return tested
+    interval = gain.interval_at(confidence_level)
+    return tested is not False and interval is not None and interval[1] < 0
 
 
 def caution_of(rule: Rule, facts: Facts) -> str | None:

@@ -462,6 +462,7 @@ def _gate(gate: GateSpec, was: ExperimentPair, now: ExperimentPair) -> GateOfTwo
     of_answers = {rule: estimate for rule, estimate in before.estimates if metric_of(rule.metric) in MEASURES}
     results = evaluate_rules(
         [(rule, of_answers.get(rule, estimate)) for rule, estimate in after.estimates],
+        {**after.verdicts, **{m: verdict for m, verdict in before.verdicts.items() if metric_of(m) in MEASURES}},
         confidence_level=now.spec.confidence_level,
         min_examples=gate.min_examples,
         adjustment=gate.adjustment,

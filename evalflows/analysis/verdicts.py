@@ -75,6 +75,11 @@ class Verdict:
     p_adjusted: float | None = None
     adjustment: Adjustment | None = None
 
+    @property
+    def is_worse(self) -> bool:
+        """Whether the metric is significantly worse, if only within the margin."""
+        return self.conclusion == "worse" or self.reason_code == "worse_within_margin"
+
     @classmethod
     def undecided(cls, why: Reason) -> "Verdict":
         """Return the verdict without a conclusion, for this reason."""

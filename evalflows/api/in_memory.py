@@ -178,7 +178,7 @@ class ScoresInMemory:
     def _verdicts(self) -> dict[str, list[VerdictRow]]:
         """The verdicts of each decision."""
         pairs = zip(self.evaluations, self._rows, strict=True)
-        return {row.decision_id: [*evaluation.verdicts(row.decision_id)] for evaluation, row in pairs}
+        return {row.decision_id: [*evaluation.verdict_rows(row.decision_id)] for evaluation, row in pairs}
 
     @cached_property
     def results(self) -> "list[Result]":

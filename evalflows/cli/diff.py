@@ -147,11 +147,11 @@ def print_brief(out: Console, diff: ExperimentsDiff, rest: str = "--all", most: 
         count = counts.get((result.experiment_id, result.metric))
         return f"{count.regressed}/{count.improved}" if count else ""
 
-    notes = [*map(show.remark_line, remarks_on(diff.results))]
+    notes = [show.remark_line(remark) for remark in remarks_on(diff.results) if remark.kind != "rare"]
     notes += [Text(note, "yellow") for note in notes_of(diff)]
     sections = [
         show.verdicts_section(verdict_sentences(diff.results, diff.decisions)),
-        show.metrics_section(diff.results, worse_and_better),
+        show.metrics_section(diff.results, diff.decisions, worse_and_better),
         *(_worst(diff, changes, out.width) for changes in diff.lists if changes.change == "regressed"),
         lines_section(_counted(diff), "change", is_apart=True),
         lines_section(notes, least=min(1, len(notes))),

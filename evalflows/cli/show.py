@@ -12,6 +12,7 @@ from evalflows.cli.output import Console, Table, Text, cell_of_lines, console, e
 from evalflows.cli.sections import Section, lines_section
 from evalflows.dashboard.links import Links, NoLinks
 from evalflows.reports.confusion import MOST_LABELS, Confusion
+from evalflows.reports.decisions import Decision
 from evalflows.reports.experiment_report import ExperimentOverview, ExperimentsReport
 from evalflows.reports.grids import (
     EFFECT_HEADER,
@@ -23,13 +24,13 @@ from evalflows.reports.grids import (
     legend,
     tables_of,
 )
-from evalflows.reports.results import Remark, Result, Severity, differences_in, means_in
+from evalflows.reports.results import Remark, Result, Severity, differences_in, means_in, rare_values
 from evalflows.reports.worst import HIDDEN, Worst, WorstExamples, WorstItem, brief_lines, change_text, value_text
 from evalflows.specs import hints
 from evalflows.specs.dashboard_address import dashboard_url
 from evalflows.specs.escaping import one_line
 from evalflows.specs.hints import Hint
-from evalflows.specs.metric_names import MEASURES
+from evalflows.specs.metric_names import MEASURES, metric_of
 from evalflows.store.layout import Layout
 from evalflows.store.store import Store
 
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
 MOST_VERDICTS = 4
 """Sentences that stay however many other lines there are."""
 
-MOST_METRICS = 3
-"""Rows of metrics that stay however many other lines there are."""
+MOST_METRICS, MOST_DECIDING = 3, 6
+"""Rows of metrics that stay however many other lines there are: of any, and of those in rules or worse."""
 
 MOST_EFFECTS = 3
 """Main effects that stay however many other lines there are."""
@@ -150,7 +151,7 @@ def results_sections(
     """Return the metrics, the worst examples (at most so many; None: all of the report), the limits of decisions, what
     restricts the results, and the state of the experiments."""
     remarks = report.remarks
-    elsewhere = ("failure", "quarantine") if limits else ("failure",)  # decisions say the latter, too
+    elsewhere = ("failure", "rare", *(("quarantine",) if limits else ()))  # decisions say the last, too
     notes = [remark_line(remark) for remark in remarks if remark.kind not in elsewhere]
     failures = [Text(f"  {remark.text}", "yellow") for remark in remarks if remark.kind == "failure"]
     # of a metric: then the error says why
@@ -160,7 +161,7 @@ def results_sections(
     is_apart = not notes and not failures
     bad = sum(remark.severity == "bad" for remark in remarks)
     least = max(bad, min(1, len(notes)))  # no mean without what it lacks
-    metrics = metrics_section(report.results)
+    metrics = metrics_section(report.results, report.decisions)
     return [
         *(section for grid in report.grids[:1] for section in _grid_sections(grid, width)),
         Section(
@@ -206,23 +207,26 @@ def _bad_first(report: ExperimentsReport) -> list[ExperimentOverview]:
     )
 
 
-def metrics_section(results: Sequence[Result], counts: Callable[[Result], str] | None = None) -> Section:
+def metrics_section(
+    results: Sequence[Result], decisions: Sequence[Decision], counts: Callable[[Result], str] | None = None
+) -> Section:
     """Return one line per metric and candidate: both means, the difference and the verdict; means alone without a
     baseline.
 
-    Built-in measures that do not differ stand last. `counts` gives the text of a last column, of what got worse and
-    better.
+    Metrics of the decisions' rules stand first, then those that are worse. Built-in measures that do not differ stand
+    last. `counts` gives the text of a last column, of what got worse and better. Below the lines stands why a verdict
+    is not what its interval shows.
     """
     shown = [result for result in results if result.is_worth_showing]
     compared = [result for result in shown if result.baseline_experiment_id is not None]
     both = means_in(shown)
     several = len({result.experiment_id for result in compared or shown}) > 1
+    in_rules = [*dict.fromkeys(metric_of(rule.metric) for decision in decisions for rule in decision.rules)]
+    ordered = sorted(compared or shown, key=lambda row: _place(row, in_rules))
+    deciding = sum(row.metric in in_rules or row.conclusion == "worse" for row in ordered)
+    least = min(len(ordered), max(MOST_METRICS, min(MOST_DECIDING, deciding)))
     if not compared:
-        ordered = _measures_last(shown)
-        return Section(
-            items=ordered, draw=_metrics, what="metric", least=min(MOST_METRICS, len(ordered)), is_apart=True
-        )
-    ordered = _measures_last(compared)
+        return Section(items=ordered, draw=_metrics, what="metric", least=least, is_apart=True)
     columns = ["metric", *(["system"] if several else []), "means", "difference", "verdict"]
 
     def draw(rows: Sequence[Result]) -> RenderableType:
@@ -237,20 +241,20 @@ def metrics_section(results: Sequence[Result], counts: Callable[[Result], str] |
                 styled(row.verdict_text, row.conclusion),
                 *([counts(row)] if counts else []),
             )
-        return out
+        return Group(out, *map(remark_line, rare_values(rows)))
 
-    least = min(MOST_METRICS, len(ordered))
     alone = {result.metric for result in shown} - {row.metric for row in compared}
     return Section(items=ordered, draw=draw, what="metric", least=least, count=len(ordered) + len(alone), is_apart=True)
 
 
-def _measures_last(results: Sequence[Result]) -> list[Result]:
-    """Metrics of evaluators, then built-in measures that differ, then the others."""
-
-    def place(row: Result) -> int:
-        return 0 if row.metric not in MEASURES else 1 if row.conclusion in ("better", "worse") else 2
-
-    return sorted(results, key=place)
+def _place(row: Result, in_rules: Sequence[str]) -> tuple[int, int]:
+    """Metrics of rules in the order of these, then those that are worse, other metrics of evaluators, built-in measures
+    that differ, and the others."""
+    if row.metric in in_rules:
+        return 0, in_rules.index(row.metric)
+    if row.conclusion == "worse":
+        return 1, 0
+    return 2, 0 if row.metric not in MEASURES else 1 if row.conclusion == "better" else 2
 
 
 def worst_sections(worst: Worst | None, width: int, most: int | None = MOST_WORST) -> Iterator[Section]:

@@ -8,6 +8,8 @@ from evalflows.analysis.figures import estimate_text
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, TRIAL
+from evalflows.store.described import deciding_rules, rule_outcomes
+from evalflows.store.records import DecisionConclusion, Json
 from evalflows.store.small_tables import small_tables
 from evalflows.store.sql import records_of
 from evalflows.store.store import Store
@@ -21,8 +23,9 @@ class GateFall:
     baseline_id: str | None
     decision_id: str
     gate: str
-    conclusion: str
-    summary: str
+    conclusion: DecisionConclusion
+    summary: str  # the rules that decided
+    reasons: Json  # all rules
     since: datetime  # the first of its decisions in a row with this conclusion
 
 
@@ -60,6 +63,19 @@ class Fallen:
     def is_open(self) -> bool:
         """Whether nothing is worse for sure: its gates lack evidence."""
         return not self.metrics and all(gate.conclusion != "FAIL" for gate in self.gates)
+
+    @property
+    def text(self) -> str:
+        """The rules that decided, as the decisions have them, and the metrics that are worse besides, in words."""
+        decided = {
+            rule.metric
+            for gate in self.gates
+            for rule in deciding_rules(rule_outcomes(gate.reasons), gate.conclusion)
+            if rule.is_difference
+        }
+        others = ", ".join(metric.text for metric in self.metrics if metric.metric not in decided)
+        rules = [f"{gate.gate}: {gate.summary}" if self.gates[1:] else gate.summary for gate in self.gates]
+        return "; ".join([*rules, *([f"also {others}" if rules else others] if others else [])])
 
     @property
     def since(self) -> datetime:
@@ -108,7 +124,7 @@ with decided as (
     from gate_decisions d join staging.experiments e on e.experiment_id = d.candidate_experiment_id
     where not list_contains(e.tags, $1)
 ), now as (select * from decided where back = 1 and conclusion <> 'PASS')
-select n.candidate_experiment_id, n.baseline_experiment_id, n.decision_id, n.gate, n.conclusion, n.summary,
+select n.candidate_experiment_id, n.baseline_experiment_id, n.decision_id, n.gate, n.conclusion, n.summary, n.reasons,
        coalesce((
            select min(d.decided_at) from decided d
            where d.gate = n.gate and d.spec = n.spec and d.back < coalesce((

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from evalflows.analysis.figures import estimate, estimate_text
-from evalflows.reports.results import ALLOWS_FOR_RARE, conclusion_text
+from evalflows.reports.results import conclusion_text, why_interval_includes_0
 from evalflows.store.records import from_json
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
@@ -107,9 +107,9 @@ def effect_cells(effect: "MainEffect", metric: str) -> tuple[str, ...]:
 
 def why_effect(effect: "MainEffect") -> str:
     """Return why the verdict on a main effect is not what its interval shows; empty if it is."""
-    if effect.conclusion in ("better", "worse") and effect.low is not None and effect.high is not None:
-        return ALLOWS_FOR_RARE if effect.low <= 0 <= effect.high else ""
-    return effect.reason or "" if effect.reason_code != "no_significant_difference" else ""
+    if effect.reason_code == "no_significant_difference":
+        return ""
+    return why_interval_includes_0(effect.conclusion, effect.low, effect.high) or effect.reason or ""
 
 
 def effects_title(grid: "Grid") -> str:

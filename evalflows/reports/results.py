@@ -84,6 +84,13 @@ WHO = {"run": "the run", "diff": "this diff"}
 """Families of verdicts in words; those of gates are called `gate NAME`."""
 
 
+def why_interval_includes_0(conclusion: str | None, low: float | None, high: float | None) -> str:
+    """Return why the interval of a significant difference includes 0, as its test allows for less; else empty."""
+    if conclusion not in ("better", "worse") or low is None or high is None:
+        return ""
+    return ALLOWS_FOR_RARE if low <= 0 <= high else ""
+
+
 def conclusion_text(conclusion: str | None, reason_code: str | None, margin: float | None = None) -> str:
     """Return a verdict's conclusion in the words that all output uses, with the margin that it depends on.
 
@@ -201,6 +208,11 @@ class Result:
     @property
     def verdict_text(self) -> str:
         return conclusion_text(self.conclusion, self.reason_code, self.margin)
+
+    @property
+    def why_interval_includes_0(self) -> str:
+        """Why the interval of its significant difference includes 0; empty if it does not."""
+        return why_interval_includes_0(self.conclusion, self.difference_low, self.difference_high)
 
     @property
     def leaves_shares(self) -> bool:
@@ -467,7 +479,7 @@ def by_severity(remarks: Iterable[Remark]) -> list[Remark]:
 
 def remarks_on(results: Sequence[Result]) -> list[Remark]:
     """Return what is missing, the reasons for not enough evidence, and what was left out, the worst first."""
-    makers = (_missing, _reasons, _not_applicable, _no_interval, _no_range, _few, _rare, _families)
+    makers = (_missing, _reasons, _not_applicable, _no_interval, _no_range, _few, rare_values, _families)
     return by_severity(remark for make in makers for remark in make(results))
 
 
@@ -520,16 +532,10 @@ def _few(results: Sequence[Result]) -> Iterator[Remark]:
     yield from (Remark("few", f"{', '.join(names)}: {warning}") for warning, names in metrics.items())
 
 
-def _rare(results: Sequence[Result]) -> Iterator[Remark]:
+def rare_values(results: Iterable[Result]) -> Iterator[Remark]:
     """Yield the metrics whose test and whose interval rest on different assumptions, and seem to disagree."""
-    names = [
-        row.metric
-        for row in results
-        if row.conclusion in ("better", "worse") and row.difference_low is not None and row.difference_high is not None
-        if row.difference_low <= 0 <= row.difference_high
-    ]
-    if names:
-        yield Remark("rare", f"{', '.join(dict.fromkeys(names))}: significantly different; {ALLOWS_FOR_RARE}")
+    if names := dict.fromkeys(row.metric for row in results if row.why_interval_includes_0):
+        yield Remark("rare", f"{', '.join(names)}: significantly different; {ALLOWS_FOR_RARE}")
 
 
 def _families(results: Sequence[Result]) -> Iterator[Remark]:

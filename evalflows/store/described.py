@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, Literal
 
 from evalflows.specs.frozen import dataclass
-from evalflows.store.records import Json, ReasonCode, from_json, to_json
+from evalflows.store.records import DecisionConclusion, Json, ReasonCode, from_json, to_json
 
 DescribedScope = Literal["item", "run", "pair", "composite", "mapper"]
 
@@ -17,6 +17,10 @@ Outcome = Literal["met", "broken", "open"]
 
 DIFFERENCES: frozenset[Kind] = frozenset({"non_inferiority", "superiority"})
 """Kinds of rules that compare with a baseline."""
+
+
+DECIDING: Mapping[DecisionConclusion, Outcome] = {"PASS": "met", "FAIL": "broken", "NOT ENOUGH EVIDENCE": "open"}
+"""The outcome of the rules that lead to a conclusion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +97,11 @@ class RuleOutcome:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def deciding_rules(rules: Iterable[RuleOutcome], conclusion: DecisionConclusion) -> list[RuleOutcome]:
+    """Return the rules that led to a conclusion."""
+    return [rule for rule in rules if rule.outcome == DECIDING[conclusion]]
 
 
 def rule_outcomes(reasons: Json) -> list[RuleOutcome]:

@@ -146,6 +146,31 @@ def test_a_store_changes_no_figure(tmp_path: Path, options: tuple[str, ...]) -> 
     assert contents[0]["worst_examples"] and contents[0]["failures"] and len(contents[0]["metrics"]) >= 9
 
 
+def test_a_verdict_that_its_interval_does_not_show_is_explained_below_its_row(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).normal(size=100)
+    scores = 0.507 + 0.2 * (noise - noise.mean()) / noise.std()
+    old = write(tmp_path / "old.jsonl", {f"q{n}": 0.55 for n in range(100)})
+    new = write(tmp_path / "new.jsonl", {f"q{n}": score for n, score in enumerate(scores.clip(0, 1))})
+    printed = asked(old, new, "--metric", "correct=0.02").stdout.splitlines()
+    (row,) = (number for number, line in enumerate(printed) if line.startswith("correct "))
+    low, high = (float(end) for end in re.findall(r"[+-][0-9.]+", printed[row])[-2:])
+    assert low < 0 < high and printed[row].endswith("  worse")
+    assert printed[row + 1].startswith("correct: significantly different; the interval includes 0 because it allows")
+
+
+def test_metrics_of_rules_and_worse_ones_come_first_and_stay(tmp_path: Path) -> None:
+    def score(n: int) -> float:
+        return n * 7 % 10 / 10
+
+    same = dict.fromkeys("abcdefghijklmnopxyz", score)
+    old = write(tmp_path / "old.jsonl", OLD, **same)
+    new = write(tmp_path / "new.jsonl", OLD, **same | {"y": lambda n: score(n) / 2})
+    printed = asked(old, new, "--metric", "z=0.2", "--metric", "x=0.2").stdout.splitlines()
+    rows = printed[printed.index(next(line for line in printed if line.startswith("metric "))) + 1 :]
+    assert [row.split()[0] for row in rows[:4]] == ["z", "x", "y", "a"]
+    assert any(line.startswith("not shown: ") and " metrics" in line for line in rows)
+
+
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [

@@ -11,7 +11,7 @@ from past import START, Past
 from store_rows import make_row
 
 from evalflows.reports.fallen import fallen
-from evalflows.store.records import ExperimentRow, derived_id
+from evalflows.store.records import ExperimentRow, derived_id, to_json
 from evalflows.store.store import Store
 
 
@@ -19,11 +19,13 @@ def keep(table: str, owner: str, **fields: Any) -> None:
     Store().publish(table, owner, [make_row(table, **fields)])
 
 
-def decide(row: ExperimentRow, gate: str, conclusion: str, baseline: ExperimentRow | None = None) -> None:
+def decide(
+    row: ExperimentRow, gate: str, conclusion: str, baseline: ExperimentRow | None = None, reasons: str = "[]"
+) -> None:
     identity = f"dec-{gate}-{row.experiment_id}"
     of = {"candidate_experiment_id": row.experiment_id, "baseline_experiment_id": baseline and baseline.experiment_id}
     at = row.started_at + timedelta(hours=1)
-    said = {"summary": f"{gate} says {conclusion}", "reasons": "[]", "policy": "{}", "comparability": None}
+    said = {"summary": f"{gate} says {conclusion}", "reasons": reasons, "policy": "{}", "comparability": None}
     keep(
         "decisions",
         identity,
@@ -81,6 +83,10 @@ def test_what_got_worse_comes_first_with_the_first_time_in_a_row(store: Store, m
         judge(row, good[0], "worse", difference)
         decide(row, "release", "FAIL", good[0])
         decide(row, "strict", "NOT ENOUGH EVIDENCE", good[0])
+    ruled = ran("ruled")
+    judge(ruled, good[0], "worse", -0.5)
+    rules = [{"rule": "superiority", "metric": "right", "bound": 0.0, "outcome": "broken", "text": "it is worse"}]
+    decide(ruled, "main", "FAIL", good[0], to_json(rules))
     lacking = ran("other")
     decide(lacking, "small", "NOT ENOUGH EVIDENCE")
     trial = ran("trial", tags=["trial"])
@@ -96,8 +102,12 @@ def test_what_got_worse_comes_first_with_the_first_time_in_a_row(store: Store, m
     begun = ran("under_way", state="running")
     monkeypatch.setattr("evalflows.store.sql.held_leases", lambda _: [begun.run_group])
     found = fallen(store)
-    assert [one.name for one in found] == ["alone", "qa v3", "other"], "sure ones first, the newest first"
-    alone, qa, other = found
+    assert [one.name for one in found] == ["alone", "ruled", "qa v3", "other"], "sure ones first, the newest first"
+    alone, by_rule, qa, other = found
+    assert by_rule.text == "main says FAIL", "the rule says how much worse the metric is"
+    assert qa.text == (
+        "release: release says FAIL; strict: strict says NOT ENOUGH EVIDENCE; also right -0.30 [-0.40, -0.20]"
+    )
     assert alone.metrics[0].text == "right -0.100 (not tested)" and not alone.gates
     assert qa.baseline == "qa v1" and [gate.gate for gate in qa.gates] == ["release", "strict"]
     assert qa.metrics[0].text == "right -0.30 [-0.40, -0.20]" and qa.metrics[0].since == bad[0].started_at

@@ -120,6 +120,7 @@ def test_a_missing_value_counts_as_0_or_1_if_all_values_of_both_sides_do(other: 
     (verdict,), estimate = classify([pair.difference_test()], "holm"), DifferenceEstimate(pair)
     (result,) = evaluate_rules(
         [(Rule(kind="superiority", metric="m", bound=0.0), estimate)],
+        {"m": verdict},
         confidence_level=0.95,
         min_examples=20,
         adjustment="holm",

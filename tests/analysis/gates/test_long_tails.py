@@ -23,7 +23,7 @@ def text(candidate: Any, baseline: Any, kind: Kind = "non_inferiority", bound: f
     ]
     paired = PairedMetric(candidate=sides[0], baseline=sides[1], clusters=None, scale=scale, confidence_level=0.95)
     rules = [(Rule(kind=kind, metric="m", bound=bound), DifferenceEstimate(paired))]
-    (result,) = evaluate_rules(rules, confidence_level=0.95, min_examples=10, adjustment="holm")
+    (result,) = evaluate_rules(rules, {}, confidence_level=0.95, min_examples=10, adjustment="holm")
     return f"{result.outcome}: {result.text}"
 
 

@@ -83,6 +83,27 @@ def test_numbers_that_are_all_0_or_1_are_decided_like_yes_and_no(n: int, is_same
         assert by_kind[1][0] == "NOT ENOUGH EVIDENCE"
 
 
+@pytest.mark.parametrize("margin", [0.05, 0.1])
+def test_a_rule_is_called_significantly_worse_where_the_table_has_the_metric_so(margin: float) -> None:
+    """Of three metrics one differs by chance, one with p = 0.027 before the adjustment, and one surely."""
+    noise = np.random.default_rng(0).normal(size=100)
+    noise = 0.2 * (noise - noise.mean()) / noise.std()
+    past, differences = Past(), {"none": 0.0, "barely": -0.045, "surely": -0.08}
+    baseline = past.experiment({metric: np.zeros(100) for metric in differences}, target_version="old")
+    shifted = {metric: noise + difference for metric, difference in differences.items()}
+    candidate = past.experiment(shifted, target_version="new")
+
+    def called(*metrics: str) -> tuple[list[str], list[str]]:
+        gate = GateSpec(non_inferiority=dict.fromkeys(metrics, margin))
+        one = evaluated(MetricReader(past.store), past.spec(), gate, candidate, baseline)
+        said = [rule.metric for rule in one.rule_results if "significantly worse" in rule.text]
+        rows = one.verdict_rows("dec")
+        return said, [r.metric for r in rows if r.conclusion == "worse" or r.reason_code == "worse_within_margin"]
+
+    assert called(*differences) == (["surely"], ["surely"])
+    assert called("barely") == (["barely"], ["barely"])
+
+
 class World(NamedTuple):
     """Experiments on the same questions, which differ in how good they are and in what they leave out."""
 
@@ -142,7 +163,7 @@ def test_table_gate_and_backtest_say_the_same_of_every_drawn_pair(world: World) 
         assert (past_decision.conclusion, past_decision.because) == (one.conclusion, one.summary)
         assert (one.conclusion == "PASS") == (verdict.conclusion in NOT_INFERIOR and verdict.margin is not None)
         assert not (one.conclusion == "FAIL" and verdict.conclusion in NOT_INFERIOR)
-        assert figures(verdict) == figures(next(one.verdicts("dec")))
+        assert figures(verdict) == figures(next(one.verdict_rows("dec")))
         (result,) = one.rule_results
         if result.n is not None:
             assert (result.value, result.low, result.high) == (verdict.difference, verdict.ci_low, verdict.ci_high)

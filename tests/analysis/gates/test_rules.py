@@ -74,6 +74,7 @@ def ruled(gate: dict[str, Any], *estimates: Estimate | Reason) -> tuple[str, lis
     spec = GateSpec.model_validate(gate)
     found = evaluate_rules(
         list(zip(rules_of(spec), estimates, strict=True)),
+        {},
         confidence_level=0.95,
         min_examples=spec.min_examples,
         adjustment=spec.adjustment,
@@ -197,7 +198,7 @@ def test_a_rule_is_broken_where_its_adjusted_p_is_at_most_alpha(adjustment: Adju
             _normal(float(mean), n=8 if rng.random() < 0.2 else 20) for mean in rng.normal(-2.2, 0.7, len(rules))
         ]
         found = evaluate_rules(
-            list(zip(rules, estimates, strict=True)), confidence_level=0.95, min_examples=10, adjustment=adjustment
+            list(zip(rules, estimates, strict=True)), {}, confidence_level=0.95, min_examples=10, adjustment=adjustment
         )
         for one in found:
             assert (one.outcome == "broken") == (one.p_adjusted is not None and one.p_adjusted <= 0.025)

@@ -28,7 +28,7 @@ def said(candidate: Any, baseline: Any, margin: float, *, is_binary: bool) -> tu
     scale = Scale(declared=MetricSpec(higher_is_better=True), support=(0.0, 1.0), bounds=(0.0, 1.0))
     paired = PairedMetric(candidate=sides[0], baseline=sides[1], clusters=None, scale=scale, confidence_level=0.95)
     rules = [(Rule(kind="non_inferiority", metric="m", bound=margin), DifferenceEstimate(paired))]
-    (result,) = evaluate_rules(rules, confidence_level=0.95, min_examples=10, adjustment="holm")
+    (result,) = evaluate_rules(rules, {}, confidence_level=0.95, min_examples=10, adjustment="holm")
     return result.outcome, result.text
 
 
@@ -66,7 +66,7 @@ def test_a_floor_says_how_many_examples_without_a_fault_would_decide() -> None:
     for n in (100, 367, 368):
         sample = MetricSample(values=values_of("mode", np.zeros(n), is_yes_no=True), clusters=None, scale=scale)
         tested = [(rule, MeanOfSample(sample, 0.95))]
-        (result,) = evaluate_rules(tested, confidence_level=0.95, min_examples=10, adjustment="holm")
+        (result,) = evaluate_rules(tested, {}, confidence_level=0.95, min_examples=10, adjustment="holm")
         assert (result.outcome == "met") == (n == 368)
         assert ("about 370 examples would decide" in result.text) == (n < 368)
     guide = " ".join((DOCS / "guides" / "failure_modes.md").read_text().split())

@@ -237,9 +237,10 @@ def with_every_remark() -> None:
         "rarely": np.full(n, ABSTAINED),
         "flaky": np.where(np.arange(n) < 5, FAILED, passes(0.5, n, 2)[:, 0]),
     }
+    of_first = {"of one": scores["judge"], "once": np.where(np.arange(n) < 1, 1.0, ABSTAINED)}
     rows = [
         past.experiment(
-            scores | {"near": near[place]} | ({} if place else {"of one": scores["judge"]}),
+            scores | {"near": near[place]} | ({} if place else of_first),
             spec=spec,
             run_group="together",
             target=name,
@@ -247,7 +248,7 @@ def with_every_remark() -> None:
             target_version=f"v{place}",
             target_kind="conversation" if place else "python",
             budget_usd=1.0,
-            evaluators=to_json([{"name": one, "version": "e1"} for one in (*scores, "near", "of one")]),
+            evaluators=to_json([{"name": one, "version": "e1"} for one in (*scores, "near", *of_first)]),
         )
         for place, name in enumerate(("base", "first"))
     ]

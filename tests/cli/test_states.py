@@ -155,3 +155,17 @@ def kept(store: Store, make: Callable[..., Any]) -> str:
     )
     store.append("experiments", "exp-1", "start", [row])
     return "exp-1"
+
+
+def test_explain_of_a_gate_of_several_specs_says_whose_it_is(store: Store, make: Callable[..., Any]) -> None:
+    for number, spec in enumerate(("bot", "rag")):
+        identity = f"exp-{number}"
+        row = make("experiments", experiment_id=identity, name=f"{spec}-new", spec=json.dumps({"name": spec}))
+        store.publish("experiments", identity, [row])
+        decided = {"decision_id": f"dec-{number}", "gate": "release", "candidate_experiment_id": identity}
+        at = datetime(2026, 11, 1 + number, tzinfo=UTC)
+        row = make("decisions", **decided, conclusion="PASS", decided_at=at, recorded_at=at, reasons="[]", policy="{}")
+        store.publish("decisions", f"dec-{number}", [row])
+    other = "bot has a gate of that name, too: evalflows explain bot"
+    assert said("explain", "release").startswith(f"the newest decision of a gate 'release': of rag-new; {other} PASS")
+    assert said("explain", "bot").startswith("PASS gate release: bot-new")

@@ -44,19 +44,16 @@ def tokens_text(tokens_in: int | None, tokens_out: int | None) -> str | None:
     return "+".join("?" if count is None else str(count) for count in (tokens_in, tokens_out))
 
 
-def calls_text(calls: int, from_ledger: int, cost: float | None, spent: float | None = None, requests: int = 0) -> str:
-    """Say how many model calls were made and what was paid in USD; a cost of None is unknown, `spent` estimates it.
+def calls_text(calls: int, from_ledger: int, paid: float | None, about: str = "", requests: int = 0) -> str:
+    """Say how many model calls were made and what was paid in USD, None if unknown; `about` says how exact that is.
 
     Of the calls, `requests` went to an application, which may have called models or not.
     """
-    if calls == from_ledger == 0 and not cost:
+    if calls == from_ledger == 0 and not paid:
         return NO_CALLS
-    if cost is None:
-        paid = "cost unknown" if spent is None else f"about {usd(spent)} USD"
-    else:
-        paid = f"{usd(cost)} USD" if calls or cost else "nothing paid"
+    cost = "cost unknown" if paid is None else f"{about}{usd(paid)} USD" if calls or paid else "nothing paid"
     others = f" and {requests} requests to the application" if requests else ""
-    return f"{calls - requests} model calls{others}, {from_ledger} from the ledger, {paid}"
+    return f"{calls - requests} model calls{others}, {from_ledger} from the ledger, {cost}"
 
 
 def shares_text(cached: float | None, reasoning: float | None) -> str:

@@ -248,7 +248,8 @@ class ScoresInMemory:
         before = [o for o in self.made.rows if o.snapshot_id == row.snapshot_id and o.started_at <= row.started_at]
         kept = [name for name in ExperimentOverview.__slots__ if hasattr(row, name)]
         counts = ["cut_off", "recorded_calls", "application_calls", "unrecorded_answers", "unrecorded_judgements"]
-        unknown = ["cached_share", "reasoning_share", "mean_latency_s"]
+        counts += ["estimated_calls", "unpriced_calls", "waiting_calls"]
+        unknown = ["cached_share", "reasoning_share", "mean_latency_s", "estimated_usd"]
         others: dict[str, Any] = dict.fromkeys(counts, 0) | dict.fromkeys(unknown)
         return ExperimentOverview(
             **{name: getattr(row, name) for name in kept},
@@ -256,6 +257,7 @@ class ScoresInMemory:
             answered=len(one.results.rows) - failed,
             failed=failed,
             spent_usd=row.cost_usd,
+            spent_reason=None if row.cost_usd is not None else "not_recorded",
             tried=len({other.target_version for other in before}),
             **others,
         )

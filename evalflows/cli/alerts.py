@@ -143,6 +143,16 @@ def _listed(found: Sequence[Episode]) -> Table:
     out = table("incident", "state", "evaluation", "alarm", headings=3, wrapped=("alarm",))
     for episode in found:
         head, n = episode.first, len(episode.incidents)
-        more = f" ({n} alarms)" if n > 1 else ""
+        more = (f" ({n} alarms)" if n > 1 else "") + _acknowledged(episode)
         out.add_row(head.incident_id, Text(episode.state, STYLES.get(episode.state, "")), head.name, head.text + more)
     return out
+
+
+def _acknowledged(episode: Episode) -> str:
+    """Return who has acknowledged an episode, with the note, and how many of its alarms if not all; empty if nobody."""
+    if not (known := episode.acknowledged):
+        return ""
+    n = len(episode.incidents)
+    which = f"{len(known)} of {n} alarms acknowledged" if len(known) < n else "acknowledged"
+    note = f": {known[0].note}" if known[0].note else ""
+    return f"; {which} by {known[0].acknowledged_by}{note}"

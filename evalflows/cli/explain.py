@@ -1,7 +1,7 @@
 """Explain a decision, or make it again."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -41,17 +41,18 @@ def explain(
 ) -> None:
     """Explain a DECISION: its rules and evidence, and the SQL, files and settings that reproduce it.
 
-    DECISION is an id, an id prefix, a gate's name, or an experiment's name or id. Exit code with --again: 1 if the
-    result differs, 4 for files that no run wrote, or if a required signature is missing.
+    DECISION is an id, an id prefix, the name of a gate, an experiment or its spec, or an experiment's id. Exit code
+    with --again: 1 if the result differs, 4 for files that no run wrote, or if a required signature is missing.
     """
     with one_line_errors(verbose):
         if not again and (signers or key):
             raise InputError(f"{'--signers' if signers else '--sign'}: wanted --again too, which verifies the files")
         store = existing_store()
         found = find_decision(store, decision)
-        if decision == found.gate and (others := other_specs(store, found)):
-            echo_error(f"the newest decision of a gate {decision!r}; {', '.join(others)} has a gate of that name, too")
+        others = other_specs(store, found) if decision == found.gate else []
         if form == "json":
+            if others:
+                echo_error(_whose(found, others))
             document = gate_report(store, [found]).document
             document["explanation"] = [{"title": title, "lines": lines} for title, lines in explained(store, found)]
             with stdout_for(form):
@@ -60,6 +61,8 @@ def explain(
             print_json(document)
             _exit_if_another(result)
             return
+        if others:
+            echo(one_line(_whose(found, others)))
         result = _again(found, signers, key) if again else None
         (stored,) = with_limits(store, [found])
         results = results_against(
@@ -84,6 +87,12 @@ def explain(
         page = links_here().decision(stored.decision_id)
         print_next(out, after_experiments(store, results, [stored], explained=True), page)
         _exit_if_another(result)
+
+
+def _whose(found: Decision, others: Sequence[str]) -> str:
+    """Say whose gate made a decision that was named by the gate, and how those of other specs are named."""
+    have = f"{', '.join(others)} {'have gates' if len(others) > 1 else 'has a gate'} of that name, too"
+    return f"the newest decision of a gate {found.gate!r}: of {found.candidate}; {have}: {hints.explain(others[0])}"
 
 
 def _explain_in_brief(out: Console, store: Store, stored: Decision, worst: Worst | None) -> None:

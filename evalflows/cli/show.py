@@ -354,7 +354,8 @@ def print_calls(experiments: Sequence[ExperimentOverview], calls_made: int) -> N
 
 
 def calls_made_text(experiments: Sequence[ExperimentOverview], calls_made: int) -> str | None:
-    """Return the number of calls recorded for experiments in this run, in words; None if they have none in any run."""
+    """Return the number of calls recorded for experiments in this run, in words; None if they have none in any run, or
+    made only requests whose cost is known."""
     if not calls_made and all(experiment.calls_text == NO_CALLS for experiment in experiments):
         return None
     if not any(overview.has_unrecorded for overview in experiments):
@@ -363,7 +364,7 @@ def calls_made_text(experiments: Sequence[ExperimentOverview], calls_made: int) 
         )
     if calls_made:
         return f"{calls_made} recorded model calls made in this run"
-    return "the model calls of this run were not recorded"
+    return "the model calls of this run were not recorded" if any(of.unrecorded for of in experiments) else None
 
 
 def _metrics(results: Sequence[Result]) -> Table:

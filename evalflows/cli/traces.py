@@ -132,10 +132,10 @@ def add(files: tuple[str, ...], form: str, columns: str | None) -> None:
 
     Known records are not added again. Unreadable records are named in one line, and the rest is added.
     """
-    from evalflows.telemetry.exports import add_traces
+    from evalflows.telemetry.exports import add_traces, add_untraced
 
     mapped = _columns(columns, form)
-    store, code = Store(), 0
+    store, code, all_added = Store(), 0, []
     for path in files:
         try:
             added = add_traces(store, path, form=None if form == "auto" else form, columns=mapped)  # type: ignore[arg-type]
@@ -145,11 +145,14 @@ def add(files: tuple[str, ...], form: str, columns: str | None) -> None:
             echo_error(str(error))
             code = BAD_INPUT
             continue
+        all_added.append(added)
+    for added in all_added:  # feedback may be on runs of a later file
+        add_untraced(store, added)
         echo(one_line(_summary(added)))
         for line in added.rejected:
             echo_error(line)
         if added.n_rejected > len(added.rejected):
-            echo_error(f"{path}: {added.n_rejected - len(added.rejected)} more could not be read")
+            echo_error(f"{added.path}: {added.n_rejected - len(added.rejected)} more could not be read")
         code = code or (INCOMPLETE if added.n_rejected else 0)
     sys.exit(code)
 

@@ -238,8 +238,10 @@ def other_specs(store: Store, decision: Decision) -> list[str]:
 
 def find_decision(store: Store, reference: str) -> Decision:
     """Find a decision by its id, a unique prefix of it, the gate's name (its newest decision), or the candidate
-    experiment's name or id (the newest decision on it). Raise InputError if there is none, or more than one."""
-    meant = "starts_with(decision_id, $1) or $1 in (gate, candidate, candidate_experiment_id)"
+    experiment's name or id, or its spec's name (the newest decision on it). Raise InputError if there is none, or more
+    than one."""
+    meant = """starts_with(decision_id, $1) or $1 in (gate, candidate, candidate_experiment_id)
+               or candidate_experiment_id in (select experiment_id from experiments where spec ->> 'name' = $1)"""
     found = _decisions(store, meant, [reference])
     by_id = [decision for decision in found if decision.decision_id.startswith(reference)]
     if len(by_id) > 1:

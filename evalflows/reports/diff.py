@@ -18,7 +18,6 @@ from evalflows.analysis.changes import (
     change_counts,
     change_lists,
 )
-from evalflows.analysis.figures import usd
 from evalflows.analysis.run_together import stored_figures
 from evalflows.reports.decisions import Decision, decisions_of
 from evalflows.reports.documents import Document, metric_document, plain
@@ -383,7 +382,7 @@ def _cells(result: Result, differences: Mapping[tuple[str, str], Sequence[str]])
 
 def _experiment(diff: ExperimentsDiff, overview: ExperimentOverview) -> list[str]:
     latency = "" if overview.mean_latency_s is None else f"{overview.mean_latency_s:.2f}"
-    cost = "unknown" if overview.cost_usd is None or overview.unrecorded else usd(overview.cost_usd)
+    cost = (overview.spent_text or "unknown").removesuffix(" USD")
     name = diff.names[overview.experiment_id]
     return [name, overview.experiment_id, overview.state, f"{overview.answered} of {overview.planned}", latency, cost]
 

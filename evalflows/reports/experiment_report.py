@@ -99,7 +99,13 @@ class ExperimentOverview:
     tokens_in: int | None
     tokens_out: int | None
     cost_usd: float | None
-    spent_usd: float | None  # the same, or with estimates for calls whose cost is unknown
+    spent_usd: float | None  # the same, or what is known of it, with estimates; None if nothing is known
+    spent_reason: str | None  # why that is None
+    estimated_usd: float | None  # the estimated part of it
+    estimated_calls: int
+    unpriced_calls: int  # recorded ones whose cost is not estimated either
+    waiting_calls: int  # of the estimated ones, those that wait for batches
+    budget_usd: float | None
     cached_share: float | None  # of input tokens
     reasoning_share: float | None  # of output tokens
     mean_latency_s: float | None
@@ -136,14 +142,29 @@ class ExperimentOverview:
         return bool(self.unrecorded) or (self.calls is None and self.cost_usd is not None)
 
     @property
+    def about(self) -> str:
+        """How exact `spent_usd` is, before it: `about ` with estimates, `at least ` if a cost is unknown."""
+        has_ended = self.state in ("completed", "incomplete")
+        if self.cost_usd is None and (self.unpriced_calls or self.unrecorded or not has_ended):
+            return "at least "
+        return "about " if self.estimated_calls else ""
+
+    @property
+    def spent_text(self) -> str | None:
+        """What was spent, and how exact that is; None if nothing is known."""
+        is_known = self.spent_usd is not None and (self.spent_usd or not self.about)
+        return f"{self.about}{usd(self.spent_usd or 0.0)} USD" if is_known else None
+
+    @property
     def calls_text(self) -> str:
         """Its model calls and their cost in words, known or not; empty if nothing was recorded yet."""
         parts = []
         if self.calls is not None:
-            requests = self.application_calls
-            parts.append(calls_text(self.calls, self.calls_cached or 0, self.cost_usd, self.spent_usd, requests))
-        elif self.cost_usd is not None:
-            parts.append(f"{usd(self.cost_usd)} USD, as the application reports")
+            paid = None if self.spent_text is None else self.spent_usd
+            parts.append(calls_text(self.calls, self.calls_cached or 0, paid, self.about, self.application_calls))
+        elif self.spent_text is not None:
+            is_reported = self.recorded_calls == self.application_calls and not self.about
+            parts.append(f"{self.spent_text}, as the application reports" if is_reported else self.spent_text)
         if self.batched is not None and self.batched.usd_saved is not None and self.cost_usd is not None:
             direct = usd(self.cost_usd + self.batched.usd_saved)
             parts.append(f"{direct} USD without batches and the provider's cache")
@@ -240,14 +261,34 @@ class UnpricedCalls:
     spent_usd: float | None  # known and estimated
     budget_usd: float | None
     waiting: int  # of the estimated ones, those that wait for batches
+    are_requests: bool  # to an application, whose highest reported cost is the estimate; otherwise it is from texts
+
+    @classmethod
+    def of(cls, overview: ExperimentOverview) -> "UnpricedCalls | None":
+        """Return those of an experiment; None if there are none that anyone has to know of."""
+        if not overview.estimated_calls and (not overview.unpriced_calls or overview.budget_usd is None):
+            return None
+        return cls(
+            experiment=overview.name,
+            calls=overview.unpriced_calls,
+            estimated_calls=overview.estimated_calls,
+            estimated_usd=overview.estimated_usd,
+            spent_usd=overview.spent_usd,
+            budget_usd=overview.budget_usd,
+            waiting=overview.waiting_calls,
+            are_requests=overview.recorded_calls == overview.application_calls,
+        )
 
     @property
     def estimated_text(self) -> str:
         """What is estimated, in words; empty if nothing is."""
         if self.estimated_usd is None or self.spent_usd is None:
             return ""
-        calls = f"{self.estimated_calls} call{'s' * (self.estimated_calls != 1)}"
+        noun = "request" if self.are_requests else "call"
+        calls = f"{self.estimated_calls} {noun}{'s' * (self.estimated_calls != 1)}"
         why = f"the texts of {calls}, whose usage was not reported"
+        if self.are_requests:
+            why = f"the highest reported cost for {calls} of unknown cost"
         if self.waiting == self.estimated_calls:
             most = self.estimated_usd
             return f"{calls} wait for batches, at most {most:.4f} USD; {self.spent_usd - most:.4f} USD already spent"
@@ -400,12 +441,11 @@ def experiments_report(
     shown = overviews_of(store, ids)
     groups = {overview.experiment_id: overview.run_group for overview in shown}
     run_groups = sorted({*groups.values()})
-    failures, reduced, unpriced, thinking, confused = _of_each(
+    failures, reduced, thinking, confused = _of_each(
         store,
         ids,
         (_FAILURES_OF_EACH, "outputs"),
         (_REDUCED, "limits"),
-        (_UNPRICED, "calls"),
         (_THINKING, "outputs"),
         (CONFUSIONS, "classified"),
     )
@@ -439,7 +479,7 @@ def experiments_report(
         quarantine=list(dict.fromkeys(line for (text,) in quarantine for line in text.splitlines())),
         copies=read_copies(copies),
         hides_final=bool(hidden),
-        unpriced=records_of(UnpricedCalls, unpriced),
+        unpriced=[calls for overview in shown if (calls := UnpricedCalls.of(overview))],
         reduced_limits=records_of(ReducedLimit, reduced),
         confusions=confusions_in(confused),
         by_field=by_field,
@@ -531,20 +571,10 @@ def _counted(store: Store, overview: ExperimentOverview) -> ExperimentOverview:
 _OVERVIEW = """
 select experiment_id, name, target, run_group, state, reason, tags, dataset_name, snapshot_id, n_examples, repetitions,
        planned, answered, cut_off, failed, calls, calls_cached, recorded_calls, application_calls, unrecorded,
-       unrecorded_judgements, tokens_in, tokens_out, cost_usd, spent_usd, cached_share, reasoning_share, mean_latency_s,
-       application_version,
+       unrecorded_judgements, tokens_in, tokens_out, cost_usd, spent_usd, spent_reason, estimated_usd, estimated_calls,
+       unpriced_calls, waiting_calls, budget_usd, cached_share, reasoning_share, mean_latency_s, application_version,
        git_commit, started_at, ended_at
 from experiment_overview
-"""
-
-_UNPRICED = """
-select e.name, count(*) filter (c.cost_usd is null and c.estimated_usd is null) as unknown,
-       count(*) filter (c.cost_usd is null and c.estimated_usd is not null) as estimated,
-       sum(c.estimated_usd) filter (c.cost_usd is null), sum(coalesce(c.cost_usd, c.estimated_usd)),
-       any_value(e.budget_usd),
-       count(*) filter (c.batch_id is not null and c.error_kind = 'unanswered') as waiting
-from calls c join source.experiments e using (experiment_id) where is_one_of(experiment_id, $1)
-group by e.name having estimated > 0 or (unknown > 0 and any_value(e.budget_usd) is not null) order by e.name
 """
 
 _QUARANTINE = f"""

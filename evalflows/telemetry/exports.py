@@ -29,7 +29,12 @@ from evalflows.specs.files import located
 from evalflows.specs.frozen import dataclass
 from evalflows.store.file_formats import open_file, read_rows, suffix
 from evalflows.store.observations import EPOCH, day_of, seal_past_days, split_attributes, write_observations
-from evalflows.store.queries.unknown_rows import unknown_labels, unknown_observations, unknown_scores
+from evalflows.store.queries.unknown_rows import (
+    traces_of_spans,
+    unknown_labels,
+    unknown_observations,
+    unknown_scores,
+)
 from evalflows.store.records import derived_id, now, to_json
 from evalflows.store.store import Store
 from evalflows.store.trace_records import ObservationRow, SpanStatus
@@ -357,11 +362,15 @@ def _add_stats(parsed: Telemetry, row: ObservationRow, key: str, stats: Mapping[
 
 def _add_feedback(parsed: Telemetry, feedback: Mapping[str, Any]) -> None:
     run, trace = feedback.get("run_id"), feedback.get("trace_id")
-    if not run or not trace:
-        if not run:
-            parsed.ignored += 1  # of a whole project
-            return
-        raise InputError(f"feedback {short(feedback['key'])}: got no trace_id, wanted that of its run")
+    if not run:
+        parsed.ignored += 1  # of a whole project
+    elif not trace:
+        parsed.untraced.append(feedback)
+    else:
+        _add_feedback_on(parsed, feedback, _subject(trace, run))
+
+
+def _add_feedback_on(parsed: Telemetry, feedback: Mapping[str, Any], subject: Subject) -> None:
     giver = parsed_json(feedback.get("feedback_source"))
     giver = giver if isinstance(giver, dict) else {"type": giver}
     by_person = giver.get("type") in PEOPLE
@@ -372,7 +381,7 @@ def _add_feedback(parsed: Telemetry, feedback: Mapping[str, Any]) -> None:
         parsed,
         Feedback(
             source=LANGSMITH,
-            subject=_subject(trace, run),
+            subject=subject,
             metric=str(feedback["key"]),
             value=score if score is not None or isinstance(value, str | dict) else value,
             label=value if isinstance(value, str | dict) else None,
@@ -702,6 +711,7 @@ class Added:
     ignored: int = 0  # about no trace, such as metrics
     n_rejected: int = 0
     rejected: list[str] = field(default_factory=list)  # the first SHOWN, one line each
+    untraced: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list)  # feedback with its place
 
     def reject(self, line: str) -> None:
         self.n_rejected += 1
@@ -712,8 +722,9 @@ class Added:
 def add_traces(store: Store, path: str, *, form: Format | None = None, columns: TraceColumns | None = None) -> Added:
     """Add the traces of a file, and their feedback. Its format is recognised by its first record, if not given.
 
-    What cannot be read is reported, a line each, and everything else is kept. Raise InputError if nothing can be read,
-    and StorageError if the store cannot be written; adding the file again writes what is missing.
+    What cannot be read is reported, a line each, and everything else is kept; feedback that names a run without its
+    trace waits for `add_untraced`. Raise InputError if nothing can be read, and StorageError if the store cannot be
+    written; adding the file again writes what is missing.
     """
     added = Added(path=path, format=form)
     for batch in _batches(_parts(added, columns)):
@@ -722,6 +733,26 @@ def add_traces(store: Store, path: str, *, form: Format | None = None, columns: 
         raise InputError(added.rejected[0] if added.rejected else f"{path}: has no records, wanted at least one")
     seal_past_days(store, now().date().isoformat())
     return added
+
+
+def add_untraced(store: Store, added: Added) -> None:
+    """Add the feedback of a file that names a run without its trace, if the store has the run; report the rest."""
+    if not added.untraced:
+        return
+    runs = traces_of_spans(store, LANGSMITH, [span_id_of(LANGSMITH, given["run_id"]) for _, given in added.untraced])
+    parsed = Telemetry()
+    for place, given in added.untraced:
+        where, span = f"{added.path}: {place}: ", span_id_of(LANGSMITH, given["run_id"])
+        try:
+            if span not in runs:
+                got = f"got no trace_id, and run {short(given['run_id'])} is not in the store"
+                raise InputError(f"feedback {short(given['key'])}: {got}, wanted one of them")
+            trace, is_root = runs[span]
+            _add_feedback_on(parsed, given, of_trace(trace) if is_root else of_observation(trace, span))
+        except InputError as error:
+            added.reject(f"{where}{error}")
+    added.untraced = []
+    _write(store, parsed, added)
 
 
 def _parts(added: Added, columns: TraceColumns | None) -> Iterator[Telemetry]:
@@ -757,6 +788,7 @@ def _part(record: Record, read: Reader | None, added: Added) -> Iterator[Telemet
         return
     added.records += 1
     added.ignored += part.ignored
+    added.untraced += [(record.place, feedback) for feedback in part.untraced]
     for line in part.rejected:
         added.reject(f"{added.path}: {record.place}: {line}")
     yield part

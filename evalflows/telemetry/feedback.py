@@ -39,6 +39,7 @@ class Telemetry:
     scores: list[JudgementRow] = field(default_factory=list)  # from evaluators
     labels: list[LabelRow] = field(default_factory=list)  # from people
     rejected: list[str] = field(default_factory=list)  # one line per span or log record that is invalid
+    untraced: list[Mapping[str, Any]] = field(default_factory=list)  # feedback that names a run, and not its trace
     ignored: int = 0  # log records that are about no trace, or no GenAI events; feedback that points at nothing
 
     @property

@@ -37,6 +37,8 @@ def test_an_incident_is_listed_shown_and_acknowledged(store: Store, production: 
     assert f"next: evalflows alerts ack {incident.incident_id}" in shown
     acknowledged = evalflows("alerts", "ack", incident.incident_id, "--by", "ada", "--note", "prompt rolled back")
     assert acknowledged.stdout == f"{incident.incident_id}: acknowledged by ada: prompt rolled back\n"
+    listed = " ".join(evalflows("alerts", "ls").stdout.split())
+    assert "acknowledged by ada: prompt rolled back" in listed
     document = json.loads(evalflows("alerts", "show", incident.incident_id, "--format", "json").stdout)
     assert (document["state"], document["acknowledged_by"]) == ("acknowledged", "ada")
     assert [event["event"] for event in document["events"]] == ["alarm", "acknowledged"]

@@ -17,7 +17,8 @@ from evalflows import run
 from evalflows.cli.main import cli
 from evalflows.specs import ExperimentSpec
 from evalflows.store import Store
-from evalflows.store.records import ExperimentRow
+from evalflows.store.queries.spending import spent_by_group
+from evalflows.store.records import ExperimentRow, now
 from evalflows.store.schemas import EXPERIMENT_TABLES
 from evalflows.store.spool import Spool
 
@@ -102,6 +103,33 @@ def test_what_a_call_without_usage_has_cost_is_said_once(store: Store, make: Cal
     assert "0.7500 USD spent, of which 0.2500 estimated from the texts of 1 call," in shown
 
 
+def test_what_an_application_has_reported_is_counted_though_requests_failed(
+    store: Store, make: Callable[..., Any]
+) -> None:
+    fields = {"experiment_id": "exp-1", "run_group": "group-1", "name": "app", "target_kind": "http", "n_examples": 3}
+    store.append("experiments", "exp-1", "start", [make("experiments", **fields, state="completed", ended_at=now())])
+    common = {"experiment_id": "exp-1", "example_id": "a", "calls": None, "calls_cached": None}
+    answers: list[dict[str, Any]] = [{"cost_usd": 0.25}, {"cost_usd": 0.5}, {"cost_usd": None}]  # one after a timeout
+    rows = [make("outputs", run_id=str(n), repetition=n, status="ok", **common, **one) for n, one in enumerate(answers)]
+    free = make("outputs", run_id="3", repetition=3, status="failed", error_kind="server_error", **common)
+    store.append("outputs", "exp-1", "p", [*rows, free])
+    request = {"experiment_id": "exp-1", "kind": "application", "connection": "application", "status": "failed"}
+    lost = [make("calls", call_id=str(n), **request, estimated_usd=usd) for n, usd in enumerate((0.5, None))]
+
+    def said_to_be(text: str) -> set[float]:
+        """What each place says was spent; the pages and `show` share the text."""
+        shown = said("show", "exp-1", "--all")
+        assert text in shown and "not recorded" not in shown
+        (experiment,) = json.loads(said("show", "exp-1", "--format", "json"))["experiments"]
+        (known,) = store.query("select cost_known_usd from cost_and_latency where source = 'all'")[0]
+        assert f", of which {experiment['spent_usd'] - known:.4f} estimated from the highest reported cost" in shown
+        return {experiment["spent_usd"], spent_by_group(store, "group-1").usd}
+
+    assert said_to_be("about 1.2500 USD") == {1.25}
+    store.append("calls", "exp-1", "p", lost)
+    assert said_to_be("at least 1.7500 USD") == {1.75}, "nothing is known of one"
+
+
 def test_ls_lists_what_is_wanted(kept: str) -> None:
     for options, listed in (
         ((), True),
@@ -127,3 +155,17 @@ def kept(store: Store, make: Callable[..., Any]) -> str:
     )
     store.append("experiments", "exp-1", "start", [row])
     return "exp-1"
+
+
+def test_explain_of_a_gate_of_several_specs_says_whose_it_is(store: Store, make: Callable[..., Any]) -> None:
+    for number, spec in enumerate(("bot", "rag")):
+        identity = f"exp-{number}"
+        row = make("experiments", experiment_id=identity, name=f"{spec}-new", spec=json.dumps({"name": spec}))
+        store.publish("experiments", identity, [row])
+        decided = {"decision_id": f"dec-{number}", "gate": "release", "candidate_experiment_id": identity}
+        at = datetime(2026, 11, 1 + number, tzinfo=UTC)
+        row = make("decisions", **decided, conclusion="PASS", decided_at=at, recorded_at=at, reasons="[]", policy="{}")
+        store.publish("decisions", f"dec-{number}", [row])
+    other = "bot has a gate of that name, too: evalflows explain bot"
+    assert said("explain", "release").startswith(f"the newest decision of a gate 'release': of rag-new; {other} PASS")
+    assert said("explain", "bot").startswith("PASS gate release: bot-new")

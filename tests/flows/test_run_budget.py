@@ -10,6 +10,8 @@ from failing_service import COST, PRICES, N, Service, chat, complete, connection
 from evalflows import run
 from evalflows.engine.judge_chunk import SMALLEST_BLOCK, block_size
 from evalflows.specs import IncompleteError, InputError
+from evalflows.store import Store
+from evalflows.store.queries.continuing import continuing
 
 pytestmark = pytest.mark.usefixtures("without_prefect", "short_pauses")
 
@@ -78,11 +80,16 @@ def test_budget_usd_is_never_exceeded() -> None:
         assert rows("select error_kind, count(*) from outputs where status <> 'ok' group by 1") == [
             ("over_budget", N + 1 - calls)  # one was the trial of the parameters
         ]
-        complete(spec(connections, **asked, budget_usd=(N + 5) * COST))
-    assert endpoint.calls == N + 1
+        (experiment,) = one("select experiment_id from experiments")
+        hint = continuing(Store(), experiment)
+        assert hint is not None
+        (proposed,) = [float(part[11:]) for part in hint.arguments if part.startswith("budget_usd=")]
+        complete(spec(connections, **asked, budget_usd=proposed))
+    assert endpoint.calls == N + 1, "what is proposed suffices, and it is not much more"
+    assert proposed < 1.5 * N * COST
     assert one("select cost_usd, budget_usd from experiments") == (
         pytest.approx((N + 1) * COST),
-        pytest.approx((N + 5) * COST),
+        pytest.approx(proposed),
     )
 
 

@@ -11,12 +11,15 @@ from evalflows.store.queries.spending import Paid, paid, spent_by_group
 from evalflows.store.records import from_json
 from evalflows.store.store import Store
 
+ROOM = 1.1
+"""How much larger a proposed budget is than what is expected to be spent."""
+
 
 def continuing(store: Store, identity: str) -> Hint | None:
     """Return the command that continues an experiment or a comparison; None if only the process that began it could.
 
-    If its budget is spent, the command raises it. A function that was defined in a notebook or within another function
-    is known to that process only.
+    If its budget is spent, the command raises it, to what the rest costs if it is like what is done. A function that
+    was defined in a notebook or within another function is known to that process only.
     """
     (row,) = store.read("experiments", identity) or store.read("comparison_sets", identity)
     spec, group = from_json(row.spec), getattr(row, "run_group", None)
@@ -28,9 +31,9 @@ def continuing(store: Store, identity: str) -> Hint | None:
     if not refused:
         return hints.resume(identity)
     spent = paid(store, identity) if group is None else spent_by_group(store, group)
-    return hints.resume(
-        identity, [*_larger_limits(spec, spent, refused["over_budget"])], "the remaining calls exceed the budget"
-    )
+    share = None if group is None else _share_done(store, group)
+    limits = _larger_limits(spec, spent, refused["over_budget"], share)
+    return hints.resume(identity, [*limits], "the remaining calls exceed the budget")
 
 
 def continued_by(store: Store, identity: str) -> str:
@@ -98,14 +101,35 @@ def _refused_by_budget(store: Store, identity: str, group: str | None) -> dict[s
     return dict(store.query(query, [group or identity]))
 
 
-def _larger_limits(spec: Mapping[str, Any], spent: Paid, needed_usd: float) -> Iterator[str]:
-    """Yield the limit that was reached, twice as large; of money, as what is needed if that is more."""
+def _share_done(store: Store, group: str) -> float | None:
+    """Return the share of the planned answers of a run group that are done: made, and judged by each evaluator that has
+    begun; None if that is not known."""
+    query = """with own as (
+                   select experiment_id, n_examples * repetitions as planned
+                   from source.experiments where run_group = $1
+               ), done as (
+                   select count(*) filter (status <> 'not_attempted') as n from source.outputs
+                   where experiment_id in (select experiment_id from own)
+                   union all
+                   select count(distinct subject_id) filter (status <> 'not_attempted') from source.judgements
+                   where subject_kind = 'run' and experiment_id in (select experiment_id from own) group by evaluator
+               )
+               select min(n) / nullif((select sum(planned) from own), 0) from done"""
+    return store.query(query, [group])[0][0]  # type: ignore[no-any-return]
+
+
+def _larger_limits(spec: Mapping[str, Any], spent: Paid, needed_usd: float, share_done: float | None) -> Iterator[str]:
+    """Yield the limit that was reached: of calls, twice as many; of money, what all costs if the rest is like what is
+    done, with some room, or twice as much if nothing is known of that. The call that did not fit has room."""
     calls, usd = spec.get("max_calls"), spec.get("budget_usd")
     is_out_of_calls = calls is not None and spent.calls >= calls
     if is_out_of_calls:
         yield f"max_calls={2 * max(1, spent.calls)}"
     if usd is not None and not is_out_of_calls:
-        yield f"budget_usd={_rounded_up(2 * max(spent.usd + needed_usd, usd))}"
+        whole = 2 * max(spent.usd + needed_usd, usd)
+        if share_done and spent.usd:
+            whole = ROOM * max(spent.usd / share_done + needed_usd, usd)
+        yield f"budget_usd={_rounded_up(whole)}"
 
 
 def _rounded_up(amount: float) -> str:

@@ -98,8 +98,13 @@ class Episode:
         return self.state in ENDED
 
     @property
+    def acknowledged(self) -> list[Incident]:
+        """The incidents that a person has acknowledged."""
+        return [incident for incident in self.incidents if incident.acknowledged_by]
+
+    @property
     def acknowledged_by(self) -> str | None:
-        return next((incident.acknowledged_by for incident in self.incidents if incident.acknowledged_by), None)
+        return next((incident.acknowledged_by for incident in self.acknowledged), None)
 
 
 def episodes(found: Iterable[Incident]) -> list[Episode]:

@@ -1,4 +1,4 @@
-"""Which observations, scores and labels the store does not have yet."""
+"""Which observations, scores and labels the store does not have yet, and whose traces it has."""
 
 from __future__ import annotations
 
@@ -48,6 +48,13 @@ def _stored(store: Store, rows: Sequence[ObservationRow], columns: str) -> Any:
         f"select {columns} from source.observations where day in (select unnest(?)) and trace_id in (select unnest(?))"
     )
     return ask_arrow(store, query, [sorted({row.day for row in rows}), sorted({row.trace_id for row in rows})])
+
+
+def traces_of_spans(store: Store, source: str, spans: Sequence[str]) -> dict[str, tuple[str, bool]]:
+    """Return the trace of each of these spans that is stored, and whether the span is its root."""
+    query = """select span_id, any_value(trace_id), bool_and(parent_id is null) from source.observations
+               where source = ? and span_id in (select unnest(?)) group by span_id"""
+    return {span: (trace, is_root) for span, trace, is_root in store.query(query, [source, sorted({*spans})])}
 
 
 def unknown_scores(store: Store, rows: Sequence[JudgementRow]) -> Unknown:

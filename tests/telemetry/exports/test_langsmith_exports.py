@@ -14,7 +14,7 @@ from instrumented import ANSWER, ARGUMENTS, CONVERSATION, QUESTION, RESULT, answ
 
 from evalflows.store.queries.traces import observations_of_trace
 from evalflows.store.store import Store
-from evalflows.telemetry.exports import Added, add_traces
+from evalflows.telemetry.exports import Added, add_traces, add_untraced
 from evalflows.telemetry.views import TraceView, trace_view
 
 CHILD_RUN = run(
@@ -102,7 +102,6 @@ def test_the_means_of_a_run_s_feedback_are_scores(tmp_path: Path) -> None:
 
 INCOMPLETE = [
     (run(start_time=None), f"run '{RUN}': got no start_time, wanted one"),
-    (feedback(trace_id=None), "feedback 'quality': got no trace_id, wanted that of its run"),
     (feedback(created_at=None), "feedback 'quality': got no created_at, wanted a time"),
     ({"a": 1}, "got a, wanted a run or feedback of LangSmith"),
 ]
@@ -113,6 +112,16 @@ def test_a_record_without_what_it_needs_costs_only_itself(store: Store, tmp_path
     wanted = [f"{path}: line {number}: {problem}" for number, (_, problem) in enumerate(INCOMPLETE, start=2)]
     done = add_traces(store, path)
     assert (done.new, done.rejected) == (1, wanted)
+
+
+def test_feedback_without_a_trace_is_on_its_run_that_is_added_later(store: Store, tmp_path: Path) -> None:
+    of_runs = [feedback(id=str(n), run_id=run_id, trace_id=None) for n, run_id in enumerate((RUN, CHILD, "0" * 32))]
+    done = add_traces(store, written(tmp_path / "feedback.jsonl", *of_runs))
+    add_traces(store, written(tmp_path / "runs.jsonl", run(), CHILD_RUN))
+    add_untraced(store, done)
+    assert [line.partition(": ")[2][:6] for line in done.rejected] == ["line 3"]
+    subjects = rows("select subject_kind from labels union all select subject_kind from judgements order by 1")
+    assert subjects == [("observation",), ("trace",)]
 
 
 # what the package records

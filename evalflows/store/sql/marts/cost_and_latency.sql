@@ -27,8 +27,10 @@ with answers as (
     from staging.calls where kind <> 'application' group by experiment_id, evaluator, model
 ), in_total as (
     select experiment_id, 'all', 'all', null, null, calls, calls_cached, (calls is null)::bigint, tokens_in, tokens_out,
-           cost_usd, (cost_usd is null)::bigint, null, null
-    from staging.experiments
+           spent_usd - coalesce(estimated_usd, 0),
+           case when cost_usd is not null then 0 when state = 'running' then 1
+                else estimated_calls + unpriced_calls + unrecorded + unrecorded_judgements end, null, null
+    from experiment_overview
 ), details as (
     select experiment_id, case when grouping(evaluator) = 1 then 'all' else coalesce(evaluator, 'target') end as source,
            case when grouping(model) = 1 then 'all' else model end as model,

@@ -6,13 +6,12 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 INSTALLED_DOCS := $(VENV)/.installed-docs
 SITE := build/docs
 
-.PHONY: help demo test test-slow test-all soak check dist docs pictures format bench bench-peers peers simulate clean
+.PHONY: help demo test test-slow soak check dist docs pictures format bench bench-peers peers simulate clean
 
 help:
 	@echo "make demo        run the demo: a real model on this machine, no key"
 	@echo "make test        all tests except the slow ones; prints the ten slowest"
 	@echo "make test-slow   the slow tests: several seconds each, or in a browser"
-	@echo "make test-all    both at once, in less time than one after the other"
 	@echo "make soak        long campaigns, before a release: an hour or more"
 	@echo "make check       lint and types"
 	@echo "make dist        the wheel and the source archive, in dist/"
@@ -56,10 +55,6 @@ test: $(INSTALLED_DEV)
 
 test-slow: $(INSTALLED_DEV)
 	$(PYTEST) -n 3 -m "slow and not soak" --durations 10
-
-# Files are collected, and what their tests share is made, once and not twice; quick tests fill the waits of slow ones.
-test-all: $(INSTALLED_DEV)
-	$(PYTEST) -n 3 -m "not soak" --durations 20
 
 soak: $(INSTALLED_DEV)
 	$(PYTEST) -n 2 -m soak --timeout 0

@@ -2,7 +2,6 @@
 with latest as (
     select *,
            metadata ->> 'drawn' as drawn,
-           metadata ->> 'drawn_from' as drawn_from,  -- of a trace: what the order is of
            (metadata ->> 'chance')::double as chance,
            md5(subject_id) as lot  -- a random order of runs, derived from their ids; used by `labels next`
     from staging.labels
@@ -10,10 +9,12 @@ with latest as (
         partition by subject_kind, subject_id, turn, other_run_id, metric, labeller order by recorded_at desc, label_id
     ) = 1
 )
-select * exclude (lot, drawn_from),
+select * exclude (lot),
        -- feedback is self-selected, and nobody knows how labels were selected that came with traces, or of a selection of them;
        -- runs chosen because a judge was uncertain count as random once the random order reaches them
-       source <> 'feedback' and not starts_with(batch_id, 'feedback-') and drawn_from is distinct from 'selection'
+       source <> 'feedback' and not starts_with(batch_id, 'feedback-')
+       and (metadata ->> 'drawn_from') is distinct from 'selection'
        and (drawn is distinct from 'uncertain'
-            or coalesce(lot <= max(lot) filter (drawn = 'fair') over (partition by experiment_id, metric, drawn_from), false)) as is_fair
+            or coalesce(lot <= max(lot) filter (drawn = 'fair') over (  -- a trace's order is of what it was drawn from
+                partition by experiment_id, metric, (metadata ->> 'drawn_from')), false)) as is_fair
 from latest

@@ -317,7 +317,7 @@ def metric_table(store: Store, diff: ExperimentsDiff) -> MetricTable:
 
 
 def with_baseline(store: Store, results: Sequence[Result], baselines: Sequence[Result]) -> ExperimentsDiff | None:
-    """Return the results of an experiment against the baseline of its run, as its run tested them; None without one.
+    """Return the results of an experiment against the baseline of its run or gate, as that tested them; None without.
 
     `baselines` are the results of experiments that may be it.
     """

@@ -96,7 +96,7 @@ def experiment_page(site: Site, query: Query) -> Page:
             return _several(site, reference, found)
         row: ExperimentRow = site.store.read("experiments", found[0])[0]
         related = related_experiments(site.store, row.experiment_id, row.run_group)
-        baselines = [other.experiment_id for other in related if other.relation == "run"]
+        baselines = [other.experiment_id for other in related if other.relation in ("run", "gate")]
         with site.store.reading(about=[*found, *baselines]):
             return _page(site, query, row, related, baselines)
 

@@ -170,8 +170,9 @@ class ExperimentOverview:
             parts.append(f"{direct} USD without batches and the provider's cache")
         parts += [shares] if (shares := shares_text(self.cached_share, self.reasoning_share)) else []
         if self.unrecorded:
-            others, whose = f"({self.recorded_calls} others were)", " and ".join(self.unrecorded)
-            parts.append(f"model calls of {whose} were not recorded, so their cost is unknown {others}")
+            others = f" ({self.recorded_calls} others were)" if self.recorded_calls else ""
+            whose = " and ".join(self.unrecorded)
+            parts.append(f"model calls of {whose} were not recorded, so their cost is unknown{others}")
         return "; ".join(parts)
 
 

@@ -3,17 +3,21 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from answered import answered
 from page_text import Seen, seen
+from past import Past
 from store_rows import make_row
 
+from evalflows import decide_on
 from evalflows.dashboard.experiments import experiment_page
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site
 from evalflows.reports.experiment_page import ItemFilter, items_of
 from evalflows.reports.slices import slice_means
 from evalflows.specs.errors import InputError
+from evalflows.specs.gate import GateSpec
 from evalflows.store.store import Store
 
 EXAMPLES = [f"q{place}" for place in range(6)]
@@ -137,3 +141,13 @@ def test_gate_decisions_and_approvals_are_shown(identity: str) -> None:
     assert ("gate release: bot", "/decisions/dec-1") in shown.links
     assert "PASS" in shown.text and "approved by ann" in shown.text
     assert ("product", "/decisions#baselines") in shown.links
+
+
+def test_the_means_of_a_gates_baseline_stand_beside_its_own() -> None:
+    """Though it ran alone, and a gate compared it with an experiment of another run."""
+    past = Past([f"c{place}" for place in range(40)])
+    old, new = (
+        past.experiment({"judge": np.arange(40) < good}, name=name) for name, good in (("old", 36), ("new", 12))
+    )
+    decide_on(new.experiment_id, old.experiment_id, GateSpec(name="release", non_inferiority={"judge": 0.05}))
+    assert "judge 0 to 1 0.900 → 0.300" in " ".join(page(new.experiment_id)[1].text.split())

@@ -27,7 +27,7 @@ from evalflows.reports.markdown_pages import MOST_CANDIDATES
 from evalflows.reports.names import names_apart
 from evalflows.reports.partings import partings_of
 from evalflows.reports.picture import Card, card_of_results
-from evalflows.reports.results import WITHIN_MARGIN, Means, Result, drawing_scales, means_of
+from evalflows.reports.results import WITHIN_MARGIN, Means, Result, drawing_scales, means_of, without_verdict
 from evalflows.reports.side_by_side import RowFilter, RowSort, found_examples, inputs_of, side_by_side, wanted_examples
 from evalflows.reports.slices import SLICE_COLUMNS, slice_cells
 from evalflows.reports.word_diff import WordDiff, answers_apart, has_much_in_common, word_diff
@@ -332,7 +332,7 @@ def with_baseline(store: Store, results: Sequence[Result], baselines: Sequence[R
         names=names_apart(store, {old.experiment_id: old.name, new.experiment_id: new.name}),
         where=None,
         n_compared={new.experiment_id: max(result.n_pairs or 0 for result in tested)},
-        results=[*(result for result in baselines if result.experiment_id == old.experiment_id), *results],
+        results=[*(without_verdict(one) for one in baselines if one.experiment_id == old.experiment_id), *results],
         notes=[],
         counts=[],
         lists=[],

@@ -332,10 +332,15 @@ def results_against(store: Store, candidate: str, baseline: str | None, decision
         if is_candidate and result.metric in decided:
             result = replace(result, **against, **decided[result.metric])
         elif result.baseline_experiment_id != baseline or not is_candidate:
-            nothing: dict[str, Any] = dict.fromkeys(("baseline_experiment_id", "baseline", *VERDICT_FIELDS))
-            result = replace(result, **nothing)
+            result = without_verdict(result)
         out.append(result)
     return out
+
+
+def without_verdict(result: Result) -> Result:
+    """Return a result that is compared with no other."""
+    nothing: dict[str, Any] = dict.fromkeys(("baseline_experiment_id", "baseline", *VERDICT_FIELDS))
+    return replace(result, **nothing)
 
 
 def _named_apart(store: Store, results: list[Result]) -> list[Result]:

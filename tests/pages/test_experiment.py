@@ -146,8 +146,10 @@ def test_gate_decisions_and_approvals_are_shown(identity: str) -> None:
 def test_the_means_of_a_gates_baseline_stand_beside_its_own() -> None:
     """Though it ran alone, and a gate compared it with an experiment of another run."""
     past = Past([f"c{place}" for place in range(40)])
-    old, new = (
-        past.experiment({"judge": np.arange(40) < good}, name=name) for name, good in (("old", 36), ("new", 12))
-    )
-    decide_on(new.experiment_id, old.experiment_id, GateSpec(name="release", non_inferiority={"judge": 0.05}))
-    assert "judge 0 to 1 0.900 → 0.300" in " ".join(page(new.experiment_id)[1].text.split())
+    first, old, new = (past.experiment({"judge": np.arange(40) < good}) for good in (30, 36, 12))
+    for one, baseline in ((old, first), (new, old)):
+        gate = GateSpec(name="release", non_inferiority={"judge": 0.05})
+        decide_on(one.experiment_id, baseline.experiment_id, gate)
+    text = " ".join(page(new.experiment_id)[1].text.split())
+    assert "judge 0 to 1 0.900 → 0.300" in text and "Verdict (p adjusted over 1)" in text
+    assert text.count("worse in judge") == 1, "not once more below the table"

@@ -233,10 +233,13 @@ def names_of(systems: Sequence[SystemResults]) -> list[str]:
 
 def _without_scores(system: SystemResults, fields: Collection[str | None]) -> SystemResults:
     """Return results in which these fields of the rows are no metrics."""
+    if not {*system.metrics}.intersection(fields):
+        return system
     rows = [
-        replace(row, scores={name: score for name, score in row.scores.items() if name not in out})
-        if (out := {name for name in row.scores if name in fields and name in row.fields})
-        else row
+        replace(
+            row,
+            scores={name: score for name, score in row.scores.items() if name not in fields or name not in row.fields},
+        )
         for row in system.rows
     ]
     return replace(system, rows=rows)
@@ -292,12 +295,16 @@ def _completed(
             notes.append(f"{system.source}: {of}, left out: {', '.join([*others_only][:_NAMED])}")
         rows = [
             replace(row, inputs=asked[row.example_id].inputs)  # they may differ in blanks
-            if texts and row.example_id in asked and row.example_id not in changed
+            if texts
+            and row.example_id in asked
+            and row.example_id not in changed
+            and row.inputs != asked[row.example_id].inputs
             else row
             for row in system.rows
             if only_shared or row.example_id not in changed
         ]
         own = {kept_apart(name): name for name in system.metrics}
+        lacking, repetitions = absent | changed, max(row.repetition for row in system.rows) + 1
         missing = [
             ResultRow(
                 example_id=row.example_id,
@@ -307,10 +314,10 @@ def _completed(
                 error=f"{'other inputs' if row.example_id in changed else 'no row'} in {system.source}",
             )
             for row in reversed(asked.values())
-            if not only_shared and row.example_id in absent | changed
-            for repetition in range(max(each.repetition for each in system.rows) + 1)
+            if row.example_id in lacking
+            for repetition in range(repetitions)
         ]
-        completed.append(replace(system, rows=[*rows, *missing]))
+        completed.append(replace(system, rows=rows if only_shared else [*rows, *missing]))
     return completed, notes
 
 

@@ -382,7 +382,7 @@ def _cells(result: Result, differences: Mapping[tuple[str, str], Sequence[str]])
 
 def _experiment(diff: ExperimentsDiff, overview: ExperimentOverview) -> list[str]:
     latency = "" if overview.mean_latency_s is None else f"{overview.mean_latency_s:.2f}"
-    cost = (overview.spent_text or "unknown").removesuffix(" USD")
+    cost = overview.spent_figure or "unknown"
     name = diff.names[overview.experiment_id]
     return [name, overview.experiment_id, overview.state, f"{overview.answered} of {overview.planned}", latency, cost]
 

@@ -150,10 +150,14 @@ class ExperimentOverview:
         return "about " if self.estimated_calls else ""
 
     @property
-    def spent_text(self) -> str | None:
-        """What was spent, and how exact that is; None if nothing is known."""
+    def spent_figure(self) -> str | None:
+        """What was spent in USD, and how exact that is; None if nothing is known."""
         is_known = self.spent_usd is not None and (self.spent_usd or not self.about)
-        return f"{self.about}{usd(self.spent_usd or 0.0)} USD" if is_known else None
+        return f"{self.about}{usd(self.spent_usd or 0.0)}" if is_known else None
+
+    @property
+    def spent_text(self) -> str | None:
+        return None if self.spent_figure is None else f"{self.spent_figure} USD"
 
     @property
     def calls_text(self) -> str:

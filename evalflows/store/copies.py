@@ -69,16 +69,20 @@ class TableCopies:
             for table in tables:
                 self._follow(table, _files_of(states, table))
 
-    def has_some(self, states: Mapping[str, object], tables: Collection[str]) -> bool:
-        """Bring the copies of a few owners' rows in tables to a state of their sealed files, beside those of others.
+    def has_some(
+        self, states: Mapping[str, object], tables: Collection[str], owners: Mapping[str, Collection[str]]
+    ) -> bool:
+        """Bring the copies of the rows of a few owners, by column, to a state of their sealed files, beside those of
+        others.
 
         Return False if some table is not copied, or if the files are large or packed with others.
         """
         with self._lock:
             every: dict[str, Files] = {}
             for table in tables:
-                some = _files_of(states, table)
-                every[table] = {**self._files.get(table, {}), **some}
+                some, own = _files_of(states, table), owners[TABLES[table].owner]
+                others = {owner: known for owner, known in self._files.get(table, {}).items() if owner not in own}
+                every[table] = others | some
                 is_apart = table in self._large or "" in some or _size(some) > MOST_BYTES_OF_SOME
                 if is_apart or _is_large(every[table]):
                     return False
@@ -90,10 +94,12 @@ class TableCopies:
         known = self._files.get(table)
         if files == known or (known is None and (table in self._large or _is_large(files))):
             return
-        changed = [file for file in {*files, *(known or {})} if files.get(file) != (known or {}).get(file)]
-        is_all = known is None or "" in changed or len(changed) > MOST_OWNERS
+        was_in = known or {}
+        changed = [owner for owner in {*files, *was_in} if files.get(owner) != was_in.get(owner)]
+        has_come_back = "" in was_in and not files.keys() >= {*changed}  # the packed rows of an owner count again
+        is_all = known is None or "" in changed or len(changed) > MOST_OWNERS or has_come_back
         whose = f"where {TABLES[table].owner} in ({', '.join(map(quoted, changed))})"
-        read = files if is_all else {file: files[file] for file in changed if file in files}
+        read = files if is_all else {owner: files[owner] for owner in changed if owner in files}
         rows = self._rows(table, read, "" if is_all else whose)
         is_measured, is_small = bool(read) and table not in FIGURES, _size(read) <= UNMEASURED_BYTES
         was = "view" if known is None else "table"
@@ -104,7 +110,7 @@ class TableCopies:
                 if is_all:
                     self._make(table, "table", rows, was=was)
                 else:
-                    if known and not known.keys().isdisjoint(changed):
+                    if "" in was_in or not was_in.keys().isdisjoint(changed):  # packed rows may be theirs
                         self._execute(f"delete from copies.source.{table} {whose}")
                     if read:
                         self._execute(f"insert into copies.source.{table} {rows}")

@@ -485,7 +485,7 @@ class SharedDatabases:
         elif alone is None:
             copies.follow(states, tables)
             cursor.execute(owners.follow(database.views, states, tables, copies.tables) if owners else FIND_COPIES)
-        elif copies.has_some(states, tables):
+        elif copies.has_some(states, tables, alone):
             cursor.execute(FIND_COPIES)
         else:
             database.named.find(cursor, states, tables, alone)

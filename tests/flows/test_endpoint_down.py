@@ -145,9 +145,9 @@ def test_an_application_whose_first_answers_all_raise_the_same_is_asked_no_more_
 
 @pytest.mark.slow
 def test_limiter_widths_are_stored_with_their_reasons() -> None:
-    with serving(Endpoint(latency_s=0.05, answer=Service())) as endpoint:
-        endpoint.cap = 25
-        run(spec({"judge": connection(endpoint, max_in_flight=64, attempts=8)}, **chat(), repetitions=4))
+    with serving(Endpoint(latency_s=0.3, answer=Service())) as endpoint:  # a busy machine needs as long to start calls
+        endpoint.cap = limiter.FIRST_WIDTH + 1
+        run(spec({"judge": connection(endpoint, max_in_flight=64, attempts=8)}, **chat(), max_concurrency=32))
     assert endpoint.refused > 0
     assert rows("select distinct connection, experiment_id = (select experiment_id from experiments) from limits") == [
         ("judge", True)

@@ -31,6 +31,7 @@ from benchmarks.doors import (
     views,
 )
 from benchmarks.real_size import SMALL, Made
+from evalflows.analysis import input_groups
 from evalflows.cli.late_commands import LateCommand
 from evalflows.cli.main import cli
 from evalflows.dashboard.app import PAGES
@@ -104,7 +105,9 @@ def leaves(command: click.Command, *path: str) -> Iterator[str]:
         yield " ".join(path)
 
 
-def test_commands(large: Path, examples: int) -> None:
+def test_commands(large: Path, examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_groups, "MOST_EMBEDDED", SMALL)  # the embedding model takes its time for each example
+
     def doors(_: Store, made: Made) -> dict[str, Door]:
         given = commands(made, Path.cwd())
         assert {name.partition(",")[0] for name in given} | {*NOT_ASKED} == {*leaves(cli)}

@@ -16,6 +16,7 @@ from evalflows.store.store import Store, sharing_answers
 
 Make = Callable[..., Any]
 NAMES = "select experiment_id, name from experiments order by all"
+NAMES_OF, ORDER = "select name from experiments", " order by experiment_id"
 
 
 @pytest.mark.parametrize(("limit", "most"), [("MOST_FILES", 9), ("MOST_FILES", 2), ("MOST_TEXT_BYTES", 60)])
@@ -171,9 +172,34 @@ def test_small_files_of_some_owners_are_copied_beside_those_of_others(
     assert (answers("exp-1"), answers("exp-2"), answers("exp-3")) == (2, 3, 0)
     publish("exp-1", "abcd")
     assert (answers("exp-1"), answers("exp-2")) == (4, 3)
+    Path(store.layout.sealed("outputs", "exp-2")).unlink()
+    assert answers("exp-2") == 0
+    publish("exp-2", "abc")
     monkeypatch.undo()
     publish("exp-3", "a")
     assert ask(store, ("select count(*) from outputs", [])) == [[(8,)]]
+
+
+def test_a_copy_with_packed_rows_follows_owners_that_get_or_lose_a_file_of_their_own(
+    store: Store, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def publish(identity: str, name: str) -> None:
+        store.publish("experiments", identity, [make("experiments", experiment_id=identity, name=name)])
+
+    def names() -> list[str]:
+        with store.reading(only={"experiment_id": ["exp-1"]}):
+            own = ask(store, (f"{NAMES_OF} where experiment_id = $1 {ORDER}", ["exp-1"]))
+        return [name for (name,) in ask(store, (NAMES_OF + ORDER, []))[0] + own[0]]
+
+    publish("exp-1", "packed")
+    publish("exp-2", "other")
+    monkeypatch.setattr(packing, "SETTLED_S", 0.0)
+    packing.pack(store)
+    assert names() == ["packed", "other", "packed"]
+    publish("exp-1", "own")
+    assert names() == ["own", "other", "own"]
+    Path(store.layout.sealed("experiments", "exp-1")).unlink()
+    assert names() == ["packed", "other", "packed"]
 
 
 def test_copies_go_on_after_an_interrupt(store: Store, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

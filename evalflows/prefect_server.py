@@ -446,9 +446,21 @@ def _configure(home: Home, server: Server) -> None:
 
 def _run(listener: socket.socket, home: Home, minutes: float) -> None:
     import uvicorn
+    from prefect.server.api.server import create_app
+
+    adapt_prefect()
+    app = _Asked(create_app(final=True))
+    if minutes:
+        _end_unused(lambda: app.was_asked() or is_used(home.users) or _has_schedule(home.database), 60 * minutes)
+    config = uvicorn.Config(app, timeout_keep_alive=60, log_level="warning", lifespan="on")
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def adapt_prefect() -> None:
+    """Let Prefect's server in this process do less while it is idle, and answer two requests that write at once."""
     from docket import Worker
     from prefect.server.api import background_workers
-    from prefect.server.api.server import create_app
+    from prefect.server.database.configurations import AioSqliteConfiguration
 
     class QuietWorker(Worker):
         async def _cancellation_listener(self) -> None:
@@ -461,11 +473,12 @@ def _run(listener: socket.socket, home: Home, minutes: float) -> None:
     vars(background_workers)["Worker"] = partial(  # by default it looks four times a second
         QuietWorker, minimum_check_interval=WORK_FOUND_WITHIN, scheduling_resolution=WORK_FOUND_WITHIN
     )
-    app = _Asked(create_app(final=True))
-    if minutes:
-        _end_unused(lambda: app.was_asked() or is_used(home.users) or _has_schedule(home.database), 60 * minutes)
-    config = uvicorn.Config(app, timeout_keep_alive=60, log_level="warning", lifespan="on")
-    uvicorn.Server(config).run(sockets=[listener])
+    # Each transaction waits for SQLite's lock when it begins. One that reads first would fail if another has written
+    # meanwhile, and its client wait for two seconds, as up to every second run did that began just after another one.
+    begin = AioSqliteConfiguration.begin_transaction
+    AioSqliteConfiguration.begin_transaction = (  # type: ignore[method-assign]
+        lambda self, session, with_for_update=False: begin(self, session, with_for_update=True)
+    )
 
 
 class _Asked:

@@ -54,7 +54,7 @@ def start_server(folder: Path, environment: dict[str, str]) -> subprocess.Popen[
     port = str(urlsplit(url).port)
     if "PREFECT_API_DATABASE_CONNECTION_URL" not in environment:
         give_database(folder)
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", port]
+    command = [sys.executable, str(Path(__file__).with_name("serve_prefect.py")), port]
     with (folder / "server.log").open("ab") as log:
         server = subprocess.Popen(command, env=os.environ | environment, stdout=log, stderr=log, start_new_session=True)
     try:

@@ -10,6 +10,7 @@ import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,30 @@ def schema(path: Path) -> dict[tuple[str, str, str], list[object]]:
                 found[kind, name, part] = sorted((row[skipped:] for row in rows), key=repr)
         found["rows", "alembic_version", ""] = database.execute("select * from alembic_version").fetchall()
     return found
+
+
+@SLOW
+def test_two_requests_that_write_at_once_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transaction that began with reading would fail as soon as another one has written."""
+    import sqlalchemy as sa
+    from prefect.server.api import background_workers
+    from prefect.server.database.configurations import AioSqliteConfiguration
+
+    file = tmp_path / "prefect.db"
+    monkeypatch.setattr(background_workers, "Worker", vars(background_workers)["Worker"])
+    monkeypatch.setattr(AioSqliteConfiguration, "begin_transaction", AioSqliteConfiguration.begin_transaction)
+    prefect_server.adapt_prefect()
+
+    async def read_and_let_another_begin() -> None:
+        database = AioSqliteConfiguration(connection_url=f"sqlite+aiosqlite:///{file}")
+        engine = await database.engine()
+        async with await database.session(engine) as session, database.begin_transaction(session):
+            await session.execute(sa.text("select 1"))
+            with closing(sqlite3.connect(file, timeout=0)) as other, pytest.raises(sqlite3.OperationalError):
+                other.execute("begin immediate")
+        await engine.dispose()
+
+    asyncio.run(read_and_let_another_begin())
 
 
 def test_a_port_of_another_program_is_told_in_a_line(home: Home) -> None:

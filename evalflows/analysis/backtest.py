@@ -459,8 +459,8 @@ def swap_sides(paired: PairedMetric, swaps: Mask) -> PairedRows:
     return PairedRows(
         np.where(swaps, theirs.values, ours.values),
         np.where(swaps, ours.values, theirs.values),
-        np.where(swaps, theirs.missing, ours.missing),
-        np.where(swaps, ours.missing, theirs.missing),
+        np.where(swaps, theirs.missing_part, ours.missing_part),
+        np.where(swaps, ours.missing_part, theirs.missing_part),
     )
 
 

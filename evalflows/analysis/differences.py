@@ -30,6 +30,7 @@ from evalflows.analysis.pairing import (
     MatchedExamples,
     MetricSample,
     PairedMetric,
+    PairedPart,
     Places,
     counts_of,
     difference_columns,
@@ -160,6 +161,7 @@ def _values(metric: MetricValues, repeated: Trials, kind: PassKind, k: int) -> M
         is_binary=False,
         scored=int(enough.sum()),
         n_missing=int(metric.missing.sum()),
+        missing_share=None,
     )
 
 
@@ -418,12 +420,32 @@ class ExperimentPair:
         if ours is None or theirs is None or matched is None:
             return None
         ours, theirs = matched.of_candidate(ours), matched.of_baseline(theirs)
-        paired = paired_metric(ours, theirs, matched.of_clusters(self.clusters), self.spec)
+        parts = [*self._parts(metric, matched)]
+        paired = paired_metric(ours, theirs, matched.of_clusters(self.clusters), self.spec, parts)
         paired = replace(paired, slice=sliced_metric(name).slice)
         rounds = self._rounds if metric == LATENCY else None
         if rounds is None or not rounds.together.any():
             return paired
         return paired.side_by_side(rounds.at(self.shared_places(name)))
+
+    def _parts(self, metric: str, matched: MatchedExamples) -> Iterator[PairedPart]:
+        """Yield the parts of a composite, and theirs, on the shared examples; none of another metric."""
+        assert self.baseline is not None
+        composite = next((composite for composite in self.spec.composites if composite.name == metric), None)
+        if composite is None or composite.panel:
+            return
+        is_mean = composite.aggregation == "weighted_mean" and composite.function is None
+        is_mean = is_mean and self.candidate.repetitions == self.baseline.repetitions == 1
+        total = sum(composite.weights.values())
+        for part in composite.metrics:
+            ours, theirs = self.values.get(part), self.baseline_values.get(part)
+            if ours is not None and theirs is not None:
+                weighs = is_mean and part not in composite.requirements
+                yield PairedPart(
+                    candidate=matched.of_candidate(ours),
+                    baseline=matched.of_baseline(theirs),
+                    weight=composite.weights[part] / total if weighs else None,
+                )
 
     @cached_property
     def experiment_metrics(self) -> Mapping[str, PairedExperimentMetric]:

@@ -215,6 +215,8 @@ def _averaged(cells: Sequence[MetricValues]) -> MetricValues:
         first,
         values=np.mean([cell.values for cell in cells], axis=0),
         missing=np.any([cell.missing for cell in cells], axis=0),
+        missing_share=None,
+        inapplicable=np.max([cell.inapplicable_part for cell in cells], axis=0),
         weights=np.max([cell.weights for cell in cells], axis=0),
         is_binary=False,
         are_0_or_1=all(cell.are_0_or_1 for cell in cells),

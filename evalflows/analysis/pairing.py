@@ -127,7 +127,7 @@ class MetricSample:
 
     def worst_case_mean(self, value: float, confidence_level: float, *, exact: bool = False) -> MeanEstimate:
         """Return the mean with all missing values replaced by `value`."""
-        filled = np.where(self.values.missing, value, self.values.values)
+        filled = _filled(self.values.values, self.values.missing_part, value)
         return self._estimate(filled, ~np.isnan(filled), confidence_level, exact=exact)
 
     def interval_of_size(self, n: int, confidence_level: float) -> tuple[float, float] | None:
@@ -163,15 +163,15 @@ class MetricSample:
 
 
 class PairedRows(NamedTuple):
-    """The values of a metric's pairs in R replicates, and which are missing; arrays of shape (R, n).
+    """The values of a metric's pairs in R replicates, and the shares of them that are missing; arrays of shape (R, n).
 
     Which examples have values on both sides, or a missing value, is the same in all replicates.
     """
 
     candidate: Values
     baseline: Values
-    candidate_missing: Mask
-    baseline_missing: Mask
+    candidate_missing: Values
+    baseline_missing: Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,8 +254,8 @@ class PairedMetric:
         left_out = ~rounds.together | rounds.warm_up
         return replace(
             self,
-            candidate=_without(self.candidate, left_out),
-            baseline=_without(self.baseline, left_out),
+            candidate=self.candidate.without(left_out),
+            baseline=self.baseline.without(left_out),
             n_apart=int((apart := both & ~rounds.together).sum()),
             why_apart=_why_apart(apart, rounds),
         )
@@ -276,7 +276,7 @@ class PairedMetric:
     def rows(self) -> PairedRows:
         """The values as a single replicate."""
         ours, theirs = self.candidate, self.baseline
-        return PairedRows(ours.values[None], theirs.values[None], ours.missing[None], theirs.missing[None])
+        return PairedRows(ours.values[None], theirs.values[None], ours.missing_part[None], theirs.missing_part[None])
 
     def differences_of(self, rows: PairedRows) -> PairedDifferences:
         """Return the differences of replicates of the pairs, over the examples scored on both sides."""
@@ -291,8 +291,8 @@ class PairedMetric:
             return None
         low, high = self.scale.bounds
         of_candidate, of_baseline = (low, high) if extreme == "smallest" else (high, low)
-        candidate = np.where(rows.candidate_missing, of_candidate, rows.candidate)
-        baseline = np.where(rows.baseline_missing, of_baseline, rows.baseline)
+        candidate = _filled(rows.candidate, rows.candidate_missing, of_candidate)
+        baseline = _filled(rows.baseline, rows.baseline_missing, of_baseline)
         return self._differences(candidate, baseline, counted)
 
     def _differences(self, candidate: Values, baseline: Values, chosen: Mask) -> PairedDifferences:
@@ -336,14 +336,30 @@ def _why_apart(apart: Mask, rounds: SharedRounds) -> str:
     return ", ".join(f"{count} {why}" for count, why in counted if count)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedPart:
+    """A part of a composite on both sides, its examples matched as those of the composite."""
+
+    candidate: MetricValues
+    baseline: MetricValues
+    weight: float | None  # its share of the composite's value; None: it can decide that alone
+
+
 def paired_metric(
-    candidate: MetricValues, baseline: MetricValues, clusters: Clusters, spec: ExperimentSpec
+    candidate: MetricValues,
+    baseline: MetricValues,
+    clusters: Clusters,
+    spec: ExperimentSpec,
+    parts: Sequence[PairedPart] = (),
 ) -> PairedMetric:
-    """Pair a metric of two experiments whose examples match by position. The only constructor of `PairedMetric`."""
-    candidate, baseline = with_one_sided_missing(candidate, baseline)
+    """Pair a metric of two experiments whose examples match by position. The only constructor of `PairedMetric`.
+
+    `parts` are those of a composite.
+    """
+    candidate, baseline = with_one_sided_missing(candidate, baseline, parts)
     scale, left_out = scale_of(candidate, spec, baseline), candidate.missing | baseline.missing
     if scale.leaves_out_missing:
-        candidate, baseline = (_without(side, left_out) for side in (candidate, baseline))
+        candidate, baseline = (side.without(left_out) for side in (candidate, baseline))
     return PairedMetric(
         candidate=candidate,
         baseline=baseline,
@@ -354,27 +370,56 @@ def paired_metric(
     )
 
 
-def _without(values: MetricValues, where: Mask) -> MetricValues:
-    """Return the values without some examples, which then count neither as scored nor as missing."""
-    return replace(values, values=np.where(where, np.nan, values.values), missing=values.missing & ~where)
+def _filled(values: Values, missing: Values, extreme: float) -> Values:
+    """Return the values with a share of each, `missing`, at an extreme."""
+    return np.where(missing < 1, values, 0.0) * (1 - missing) + missing * extreme
 
 
-def with_one_sided_missing(candidate: MetricValues, baseline: MetricValues) -> tuple[MetricValues, MetricValues]:
-    """Count a value as missing if the metric applies only to the other side's answer.
+def with_one_sided_missing(
+    candidate: MetricValues, baseline: MetricValues, parts: Sequence[PairedPart] = ()
+) -> tuple[MetricValues, MetricValues]:
+    """Count runs as missing if the metric, or a part of the composite, applies only to the other side's answers.
 
-    Otherwise, a candidate that abstains on hard examples would be measured on the easy ones. Samples stay unchanged,
-    since "not applicable" and "not sampled" cannot be distinguished there.
+    Otherwise, a candidate that abstains on hard examples would be measured on the easy ones. With several repetitions,
+    the runs are counted by which it applies to fewer answers than on the other side; of a composite, the weight of the
+    parts that apply to the other side's answer alone.
     """
-    if np.concatenate([candidate.weights, baseline.weights]).max(initial=1.0) > 1:
-        return candidate, baseline
-    ours, theirs = (np.isnan(side.values) & ~side.missing for side in (candidate, baseline))
-    return _with_missing_at(candidate, ours & ~theirs), _with_missing_at(baseline, theirs & ~ours)
+    ours, theirs = candidate.inapplicable_part, baseline.inapplicable_part
+    of_parts = [(part.candidate.inapplicable_part, part.baseline.inapplicable_part, part.weight) for part in parts]
+    its_parts = [(its, mine, weight) for mine, its, weight in of_parts]
+    return _with_missing(candidate, ours, theirs, of_parts), _with_missing(baseline, theirs, ours, its_parts)
 
 
-def _with_missing_at(values: MetricValues, where: Mask) -> MetricValues:
-    if not where.any():
+def _with_missing(
+    values: MetricValues, own: Values, other: Values, parts: Sequence[tuple[Values, Values, float | None]]
+) -> MetricValues:
+    """Count as missing what applies to the other side alone, by the shares of runs that each does not apply to."""
+    lost = _lost(own, other)
+    if values.missing_share is None:
+        lost = np.sign(lost)
+    weight_lost, weight_of_neither = np.zeros_like(lost), np.zeros_like(lost)
+    for mine, its, weight in parts:
+        if weight is None:
+            lost = np.maximum(lost, np.sign(_lost(mine, its)))
+        else:
+            weight_lost += weight * _lost(mine, its)
+            weight_of_neither += weight * np.nan_to_num(np.minimum(mine, its))
+    lost = np.maximum(lost, weight_lost / np.where(weight_of_neither < 1, 1 - weight_of_neither, 1.0))
+    where = ~values.missing & (lost > 0)
+    if not lost.any():
         return values
-    return replace(values, missing=values.missing | where, n_missing=values.n_missing + int(where.sum()))
+    return replace(
+        values,
+        missing=values.missing | where,
+        missing_share=1 - (1 - values.missing_part) * (1 - lost),
+        n_missing=values.n_missing + int(where.sum()),
+    )
+
+
+def _lost(own: Values, other: Values) -> Values:
+    """Return the share of the runs that a metric should apply to, as on the other side, to which it does not."""
+    both = np.minimum(own, other)
+    return np.where(own > both, (own - both) / np.where(both < 1, 1 - both, 1.0), 0.0)
 
 
 def difference_columns(test: DifferenceTest) -> dict[str, Any]:
@@ -539,6 +584,8 @@ def at_places(metric: MetricValues, places: Places) -> MetricValues:
         metric,
         values=values,
         missing=missing,
+        missing_share=None if metric.missing_share is None else metric.missing_share[places],
+        inapplicable=None if metric.inapplicable is None else metric.inapplicable[places],
         weights=metric.weights[places],
         quarantine=None if metric.quarantine is None else metric.quarantine[places],
         scored=int((~np.isnan(values)).sum()),

@@ -62,7 +62,6 @@ class RecordedSystem:
         at = np.array([places[row.example_id] for row in rows]), np.array([row.repetition for row in rows])
         answered = np.zeros(shape, dtype=bool)
         answered[at] = True
-        lacks = np.logical_not(answered.all(axis=1))
         given = {kept_apart(metric): metric for metric in self.results.metrics}
         for name in sorted({*given, *MEASURES}):
             runs, failed = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
@@ -73,7 +72,8 @@ class RecordedSystem:
                     failed[at] = [
                         score is None and given[name] in row.scores for score, row in zip(scores, rows, strict=True)
                     ]
-            is_scored = ~np.isnan(runs)
+            is_scored, is_missing = ~np.isnan(runs), np.logical_or(failed, ~answered)
+            applies = (is_scored | is_missing).sum(axis=1)
             counts, scored = is_scored.sum(axis=1), runs[is_scored]
             sums = np.where(is_scored, runs, 0.0).sum(axis=1)
             means = np.divide(sums, counts, out=np.full(len(places), np.nan), where=counts > 0)
@@ -87,7 +87,11 @@ class RecordedSystem:
                     is_yes_no=is_yes_no,
                     is_binary=self.row.repetitions == 1 and (is_yes_no or has_two_values(evaluator, means)),
                     values=means,
-                    missing=np.logical_or(failed.any(axis=1), lacks),
+                    missing=np.asarray(is_missing.any(axis=1)),
+                    missing_share=None
+                    if self.row.repetitions == 1
+                    else is_missing.sum(axis=1) / np.where(applies > 0, applies, 1),
+                    inapplicable=1 - applies / self.row.repetitions,
                     scored=int(scored.size),
                     n_missing=int(failed.sum()),
                     weights=np.broadcast_to(np.float64(1), len(places)),

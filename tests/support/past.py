@@ -15,8 +15,8 @@ from evalflows.store.snapshots import freeze, to_examples
 from evalflows.store.store import Store
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-FAILED, ABSTAINED = -99.0, -98.0
-"""Instead of a score: its evaluator failed, or did not apply to the answer."""
+FAILED, ABSTAINED, NOT_DRAWN = -99.0, -98.0, -97.0
+"""Instead of a score: its evaluator failed, did not apply to the answer, or judged a sample without it."""
 
 
 class Past:
@@ -146,6 +146,8 @@ def _score(
 def _became(value: float) -> dict[str, Any]:
     if value == ABSTAINED:
         return {"status": "not_applicable"}
+    if value == NOT_DRAWN:
+        return {"status": "sampled_out", "sampling_rate": 0.5}
     return {"status": "failed", "error": "down"} if value == FAILED else {"status": "scored", "value": value}
 
 

@@ -91,6 +91,32 @@ class MetricValues:
     weights: Values  # inverse sampling rates; 1 without sampling
     are_0_or_1: bool = False  # whether all scored runs are, at least one of them
     quarantine: Values | None = None  # what the examples weigh in verdicts, at most 1; None if none is in quarantine
+    missing_share: Values | None = None  # of an example's runs, of those that it applies to; None: all where missing
+    inapplicable: Values | None = None  # the share of runs that it does not apply to; None: all that have no value
+
+    @property
+    def missing_part(self) -> Values:
+        """The share of each example that is missing."""
+        return self.missing.astype(np.float64) if self.missing_share is None else self.missing_share
+
+    @property
+    def inapplicable_part(self) -> Values:
+        """The share of each example's runs that the metric does not apply to; NaN if that is not known: of examples
+        that were not drawn, and in samples of which only the values are known."""
+        if self.inapplicable is not None:
+            return self.inapplicable
+        is_sampled = self.weights.max(initial=1.0) > 1
+        return np.where(np.isnan(self.values) & ~self.missing, np.nan if is_sampled else 1.0, 0.0)
+
+    def without(self, where: Mask) -> MetricValues:
+        """Return the values without some examples, which then count neither as scored nor as missing."""
+        return replace(
+            self,
+            values=np.where(where, np.nan, self.values),
+            missing=self.missing & ~where,
+            missing_share=None if self.missing_share is None else np.where(where, 0.0, self.missing_share),
+            inapplicable=np.where(where, np.nan, self.inapplicable_part),
+        )
 
     @property
     def counted(self) -> Values:
@@ -104,9 +130,7 @@ class MetricValues:
 
     def in_quarantine(self, weights: Values) -> MetricValues:
         """Return the values with such weights; those that weigh nothing count neither as scored nor as missing."""
-        out = weights == 0
-        values, missing = np.where(out, np.nan, self.values), self.missing & ~out
-        return replace(self, values=values, missing=missing, quarantine=weights)
+        return replace(self.without(weights == 0), quarantine=weights)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +180,9 @@ def _values(experiment: ExperimentRow, row: dict[str, Any]) -> MetricValues:
     """Build the metric's arrays. An example without a row is missing: it was not attempted."""
     places, count = row["places"], experiment.n_examples
     values, missing, weights = np.full(count, np.nan), np.ones(count, dtype=bool), np.broadcast_to(np.float64(1), count)
-    values[places], missing[places] = row["means"], row["missing"]
+    values[places], missing[places] = row["means"], row["missing"] > 0
+    shares, inapplicable = missing.astype(np.float64), np.zeros(count)
+    shares[places], inapplicable[places] = row["missing"], row["inapplicable"]
     if (row["weights"] != 1).any():
         weights = weights.copy()
         weights[places] = row["weights"]
@@ -172,6 +198,8 @@ def _values(experiment: ExperimentRow, row: dict[str, Any]) -> MetricValues:
         n_missing=row["n_missing"],
         weights=weights,
         are_0_or_1=row["are_0_or_1"],
+        missing_share=None if experiment.repetitions == 1 else shares,
+        inapplicable=inapplicable,
     )
 
 
@@ -206,6 +234,8 @@ select metric, evaluator_version, example_id,
        count(*) filter (status = 'scored') as scored,
        count(value) filter (status = 'scored') as numbers,
        count(*) filter (status in ('failed', 'not_attempted')) as n_missing,
+       count(*) filter (status = 'not_applicable') as n_inapplicable,
+       count(*) filter (status = 'sampled_out') as n_out,
        count(*) filter (status = 'scored' and value is null) as labelled,
        count(*) as runs,
        bool_and(coalesce(data_type, 'BOOLEAN') = 'BOOLEAN') as yes_no,
@@ -220,6 +250,8 @@ select metric, evaluator_version, example_id, evaluator,
        (status = 'scored')::integer as scored,
        (status = 'scored' and value is not null)::integer as numbers,
        (status in ('failed', 'not_attempted'))::integer as n_missing,
+       (status = 'not_applicable')::integer as n_inapplicable,
+       (status = 'sampled_out')::integer as n_out,
        (status = 'scored' and value is null)::integer as labelled,
        1 as runs,
        coalesce(data_type, 'BOOLEAN') = 'BOOLEAN' as yes_no,
@@ -230,7 +262,7 @@ select metric, evaluator_version, example_id, evaluator,
 """The same for one repetition: an example then has one row of each metric, and grouping them takes most of the time."""
 
 
-_LISTS = ("places", "means", "missing", "weights")
+_LISTS = ("places", "means", "missing", "inapplicable", "weights")
 
 
 def _by_metric(by_example: str) -> str:
@@ -246,7 +278,8 @@ select metric, evaluator_version, any_value(evaluator) as evaluator,
        sum(n_missing)::bigint as n_missing,
        list(place) as places,
        list(coalesce(mean, 'nan'::double)) as means,
-       list(n_missing > 0 or runs < $3) as missing,
+       list(coalesce((n_missing + $3 - runs) / nullif($3 - n_inapplicable - n_out, 0), 0.0)) as missing,
+       list(coalesce(n_inapplicable / nullif($3 - n_out, 0), 'nan'::double)) as inapplicable,
        list(1 / coalesce(rate, 1.0)) as weights
 from by_example join places using (example_id)
 group by metric, evaluator_version

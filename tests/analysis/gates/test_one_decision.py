@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from past import ABSTAINED, FAILED, Past, guard
+from past import ABSTAINED, FAILED, NOT_DRAWN, Past, guard
 
 from evalflows.analysis.backtest import backtest
 from evalflows.analysis.differences import ExperimentPair, MetricReader, verdicts_on
@@ -30,12 +30,14 @@ def evaluated(
     return GateEvaluation(gate=gate, pair=pair)
 
 
-def test_a_candidate_that_abstains_where_it_is_wrong_is_nowhere_better_for_it() -> None:
-    """200 examples, of which the baseline has 40 wrong; the candidate has the others right, and abstains on the 40."""
-    past, right = Past(), np.arange(200) >= 40
-    baseline = past.experiment({"right": right[:, None]}, yes_no=["right"], target_version="old")
-    answers = np.where(np.arange(200) < 160, 1.0, ABSTAINED)
-    candidate = past.experiment({"right": answers}, yes_no=["right"], target_version="new")
+@pytest.mark.parametrize("not_drawn", [0, 30])
+def test_a_candidate_that_abstains_where_it_is_wrong_is_nowhere_better_for_it(not_drawn: int) -> None:
+    """200 examples, of which the baseline has 40 wrong; the candidate has the others right, and abstains on the 40. The
+    judge of a sample judges no other answers."""
+    past, right = Past(), (np.arange(200) >= 40).astype(float)
+    answers, rest = np.where(np.arange(200) < 160, 1.0, ABSTAINED), np.full(not_drawn, NOT_DRAWN)
+    baseline = past.experiment({"right": np.append(right, rest)}, yes_no=["right"], target_version="old")
+    candidate = past.experiment({"right": np.append(answers, rest)}, yes_no=["right"], target_version="new")
     reader, spec, gate = MetricReader(past.store), past.spec(), guard(0.05)
     verdict = table(reader, spec, candidate, baseline)["right"]
     one = evaluated(reader, spec, gate, candidate, baseline)
@@ -44,6 +46,47 @@ def test_a_candidate_that_abstains_where_it_is_wrong_is_nowhere_better_for_it() 
     assert verdict.conclusion == "not_enough_evidence" and "40 pairs with a missing value" in str(verdict.reason)
     assert one.conclusion == again.conclusion == "NOT ENOUGH EVIDENCE"
     assert "40 pairs with a missing value" in one.summary and again.because == one.summary
+
+
+@pytest.mark.parametrize("lacking", [ABSTAINED, FAILED])
+def test_runs_that_lack_a_value_count_at_their_worst_not_the_whole_example(lacking: float) -> None:
+    """The candidate is right in fewer of 4 repetitions, and has no value in the others."""
+    past, rng = Past(), np.random.default_rng(2)
+    right, wrong = rng.random((100, 4)) < 0.75, rng.random((100, 4)) < 0.55
+    baseline = past.experiment({"right": right}, yes_no=["right"], target_version="old")
+    answers = np.where(wrong, lacking, 1.0)
+    candidate = past.experiment({"right": answers}, yes_no=["right"], target_version="new")
+    reader, spec, gate = MetricReader(past.store), past.spec(), GateSpec(superiority=["right"])
+    verdict = table(reader, spec, candidate, baseline)["right"]
+    assert (verdict.difference or 0.0) > 0.2
+    assert verdict.worst_case_low == pytest.approx((answers == 1).mean() - right.mean())
+    assert verdict.conclusion == "not_enough_evidence" and verdict.reason_code == "missing_could_flip"
+    assert evaluated(reader, spec, gate, candidate, baseline).conclusion == "NOT ENOUGH EVIDENCE"
+
+
+@pytest.mark.parametrize("aggregation", ["weighted_mean", "minimum"])
+def test_a_part_of_a_composite_that_applies_to_one_answer_alone_counts_as_missing(aggregation: str) -> None:
+    past, rng = Past(), np.random.default_rng(3)
+    right, polite = rng.random((2, 100)) < 0.75
+    abstains = rng.random(100) < 0.55
+
+    def quality(right: Any, polite: Any) -> Any:
+        return 0.75 * right + 0.25 * polite if aggregation == "weighted_mean" else np.minimum(right, polite)
+
+    both = {"right": right, "polite": polite, "quality": quality(right, polite)}
+    baseline = past.experiment({name: side.astype(float) for name, side in both.items()}, target_version="old")
+    answered = {
+        "right": np.where(abstains, ABSTAINED, 1.0),
+        "polite": polite.astype(float),
+        "quality": np.where(abstains, polite, quality(1.0, polite)),
+    }
+    candidate = past.experiment(answered, target_version="new")
+    composite = {"name": "quality", "weights": {"right": 3, "polite": 1}, "aggregation": aggregation}
+    reader, spec = MetricReader(past.store), past.spec(composites=[composite])
+    verdict = table(reader, spec, candidate, baseline)["quality"]
+    assert verdict.candidate_missing == abstains.sum()
+    worst = quality(~abstains, polite) if aggregation == "weighted_mean" else np.where(abstains, 0.0, polite)
+    assert verdict.worst_case_low == pytest.approx(worst.mean() - both["quality"].mean())
 
 
 @pytest.mark.parametrize(("change", "why"), [(0.0, "no_significant_difference"), (-0.5, "no_spread")])

@@ -50,6 +50,7 @@ from evalflows.specs.metric_names import (
     LATENCY,
     MEASURES,
     PassKind,
+    SlicedMetric,
     base_metric,
     metric_of,
     pass_k_name,
@@ -494,15 +495,32 @@ class ExperimentPair:
         return next((side[metric] for side in sides if metric in side), None)
 
     def why_refused(self, name: str) -> Reason | None:
-        """Return why a metric is not comparable; metrics derived from refused ones (pass@k) are refused with them."""
-        metric = metric_of(name)
+        """Return why a metric, or a slice of it, is not comparable; metrics derived from refused ones (pass@k) are
+        refused with them."""
+        sliced = sliced_metric(name)
+        metric = sliced.metric
         values = self.values.get(metric) or self.reader.experiment_metrics(self.candidate, self.spec).get(metric)
-        return self._refused.get(metric) or (self._refused.get(values.evaluator) if values else None)
+        refused = self._refused.get(metric) or (self._refused.get(values.evaluator) if values else None)
+        return refused or self._why_moved(sliced)
+
+    def _why_moved(self, sliced: SlicedMetric) -> Reason | None:
+        """Return why a slice is not comparable: examples may have come to it, or left it, since the baseline."""
+        if sliced.path is None or self.matched is None or self.baseline is None or self.matched.is_whole:
+            return None
+        ours = self.reader.slice_values(self.candidate.snapshot_id, sliced.path)
+        theirs = self.reader.slice_values(self.baseline.snapshot_id, sliced.path)
+        shared = zip(self.matched.candidate.tolist(), self.matched.baseline.tolist(), strict=True)
+        moved = sum((ours[mine] == sliced.value) != (theirs[its] == sliced.value) for mine, its in shared)
+        if not moved:
+            return None
+        which = "1 shared example is" if moved == 1 else f"{moved} shared examples are"
+        return Reason("not_comparable", f"{which} in {sliced.slice} on one side only")
 
     def difference_test(self, paired: PairedMetric, margin: float | None = None) -> DifferenceTest:
         """Test a metric's difference, by default with the declared margin."""
         metric = paired.candidate.metric
-        why = self.why_refused(metric) or self.why_excluded(metric) or why_too_brief(paired, margin)
+        name = metric if paired.slice is None else f"{metric}@{paired.slice}"
+        why = self.why_refused(name) or self.why_excluded(metric) or why_too_brief(paired, margin)
         why = why or why_too_many(paired.candidate, self.spec.quarantine_at_most)
         return paired.difference_test(why, margin)
 

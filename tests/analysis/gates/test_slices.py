@@ -131,6 +131,21 @@ def test_too_few_examples_leave_the_rule_open_and_a_slice_without_any_is_refused
             decide_on("exp-001", "exp-000", GateSpec(thresholds={name: 0.1}))
 
 
+def test_a_slice_that_examples_have_left_since_the_baseline_is_not_compared() -> None:
+    """The candidate fails in law, and its failed examples are called another topic."""
+    fails = np.arange(N) < 20
+    past = Past(fields=[{"metadata": {"topic": "law"}} for _ in range(N)])
+    past.experiment({"right": np.ones(N)}, yes_no=["right"])
+    past.fields = [{"metadata": {"topic": "billing" if fail else "law"}} for fail in fails]
+    past.experiment({"right": np.where(fails, 0.0, 1.0)}, yes_no=["right"])
+    sliced, whole = (
+        evaluated(past, GateSpec(non_inferiority={name: 0.2})) for name in ("right@metadata.topic=law", "right")
+    )
+    assert sliced.conclusion == "NOT ENOUGH EVIDENCE"
+    assert "20 shared examples are in metadata.topic=law on one side only" in sliced.summary
+    assert "refused" not in whole.summary
+
+
 @pytest.mark.slow
 def test_a_backtest_simulates_slices_beside_whole_metrics() -> None:
     past = kept(np.arange(N), True, 1)

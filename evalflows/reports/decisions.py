@@ -52,6 +52,11 @@ SORTS = {
 
 _MESSAGE = "select message from source.checks where batch_id = $1"
 
+_INPUTS = "select count(*), count(distinct inputs), count(cluster) from source.examples where snapshot_id = $1"
+
+FEW_ALIKE = 0.01
+"""The share of examples with the inputs of others from which a decision says so."""
+
 _CONTROLS = "select subject_id, passed from source.checks where batch_id = $1 and subject_kind = 'judge'"
 
 
@@ -407,6 +412,7 @@ class _Experiment:
 
     experiment_id: str
     run_group: str
+    snapshot_id: str
     spec: str
     state: str
     reason: str | None
@@ -477,6 +483,7 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
     candidate = experiments[decision.candidate_experiment_id]
     (uncommitted,) = ask(store, (_MESSAGE, [uncommitted_id(candidate.run_group)]))
     yield from (sentence for (sentence,) in uncommitted)
+    yield from _of_inputs(store, candidate)
     yield from limits_of_figures(decision, candidate.spec, records_of(Tested, verdicts))
     metrics = _metrics_of_rules(decision, candidate)
     specs = specs_with_steps(store, [side for side in sides if side])
@@ -496,6 +503,17 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
     yield from _of_looks(store, decision, experiments)
     if decision.baseline_experiment_id is None and candidate.state != "completed":  # else it is among the differences
         yield f"the candidate is {candidate.state}{f': {candidate.reason}' if candidate.reason else ''}"
+
+
+def _of_inputs(store: Store, candidate: _Experiment) -> Iterator[str]:
+    """Say whether more than a few examples have the same inputs, and no clusters tell so."""
+    with store.reading(only={"snapshot_id": [candidate.snapshot_id]}):
+        ((count, different, clustered),) = ask(store, (_INPUTS, [candidate.snapshot_id]))[0]
+    if not clustered and count - different > FEW_ALIKE * count:
+        yield (
+            f"the {count} examples have {different} different inputs: equal ones count as independent, which narrows "
+            "intervals (a cluster for each counts them together)"
+        )
 
 
 def _of_rule(rule: RuleOutcome, tested: Tested | None) -> Iterator[str]:

@@ -44,6 +44,18 @@ def test_a_decision_without_limits_has_none() -> None:
     assert limits(two(passes(0.7, 100, 0), passes(0.7, 100, 0)), guard(0.2)) == []
 
 
+def test_equal_inputs_are_told_unless_clusters_count_them_together() -> None:
+    fields = [{"inputs": f"{place % 30}?"} for place in range(100)]
+    for clusters, said in (
+        (None, ["the 100 examples have 30 different inputs"]),
+        ([one["inputs"] for one in fields], []),
+    ):
+        past = Past(fields=fields, clusters=clusters)
+        for _ in range(2):
+            past.experiment({"right": passes(0.7, 100, 0)}, yes_no=["right"])
+        assert [limit.partition(":")[0] for limit in limits(past, guard(0.2))] == said
+
+
 def test_the_difference_that_pairs_detect_fits_the_interval_of_the_rule() -> None:
     """Two of a hundred scores fell: the interval of non-inferiority allows for others that were not drawn."""
     past, old = Past(), np.full(100, 0.9)

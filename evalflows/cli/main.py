@@ -9,7 +9,7 @@ import click
 from evalflows.cli.commands import COMMANDS
 from evalflows.cli.late_commands import Commands, LateCommand
 from evalflows.specs import hints
-from evalflows.specs.process_memory import end_quickly, return_memory, search_rarely
+from evalflows.specs.process_memory import end_quickly, return_memory
 
 SHORT_WAIT = "20"
 """For how long numpy's threads wait busily for more work, when it loads and after each product: 2 ** 20 ticks of the
@@ -33,7 +33,6 @@ for group, commands in COMMANDS.items():
 def main() -> None:
     hints.program = hints.found_as(Path(sysconfig.get_path("scripts"), "evalflows"))
     end_quickly()
-    search_rarely()
     return_memory()
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", SHORT_WAIT)
     cli()

@@ -1,8 +1,9 @@
 """Estimates that rules are tested on: differences and means with their intervals, worst cases and cautions."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -131,11 +132,15 @@ class DifferenceEstimate(Estimate):
     def _tested(self) -> ReplicatedDifferences:
         return replicated_differences(self.paired, self.paired.rows, of_no_difference=self.of_no_difference)
 
+    @cached_property
+    def _worst_case_intervals(self) -> Callable[[float], Interval | None]:
+        return cache(lambda level: _single(self._tested.worst_case_interval_at(level)))  # asked for at the same levels
+
     def interval_at(self, confidence_level: float) -> Interval | None:
         return _single(self._tested.interval_at(confidence_level))
 
     def worst_case_interval_at(self, confidence_level: float) -> Interval | None:
-        return _single(self._tested.worst_case_interval_at(confidence_level))
+        return self._worst_case_intervals(confidence_level)
 
     def interval_of_size(self, n: int, confidence_level: float) -> Interval | None:
         return _single(self._tested.of_size(n).interval_at(confidence_level))

@@ -19,7 +19,7 @@ from evalflows.harnesses.recording import Recorded, check_field, keep, names_of,
 from evalflows.reports.decisions import Decision, decisions_named, with_limits
 from evalflows.specs.errors import InputError, names_to_choose, short
 from evalflows.specs.frozen import dataclass
-from evalflows.specs.gate import RULE_FIELDS, GateSpec
+from evalflows.specs.gate import RULE_FIELDS, GateSpec, any_rise
 from evalflows.specs.metric_names import kept_apart, sliced_metric
 from evalflows.specs.values import identifier, stored
 from evalflows.store.queries.conclusions import approvals
@@ -236,21 +236,14 @@ def _within(gate: Mapping[str, Any], systems: Sequence[SystemResults], field: st
     """Return a gate whose rules hold for each value of a field too. Raise InputError for a field of no row."""
     check_field("slice", systems, field)
     values = dict.fromkeys(str(row.fields[field]) for row in systems[0].rows if row.fields.get(field) is not None)
-    path = f"metadata.{field}"
-    return {
-        kind: {
-            **rule,
-            **{
-                f"{metric}@{path}={value}": bound
-                for metric, bound in rule.items()
-                if sliced_metric(metric).path is None
-                for value in values
-            },
-        }
-        if kind in RULE_FIELDS
-        else rule
-        for kind, rule in gate.items()
-    }
+    path, within = f"metadata.{field}", dict[str, Any]()
+    for kind in RULE_FIELDS:
+        rule = any_rise(gate.get(kind)) if kind == "superiority" else gate.get(kind)
+        if isinstance(rule, Mapping):
+            whole = {metric: bound for metric, bound in rule.items() if sliced_metric(metric).path is None}
+            sliced = {f"{metric}@{path}={value}": bound for metric, bound in whole.items() for value in values}
+            within[kind] = {**rule, **sliced}
+    return {**gate, **within}
 
 
 def _check_metrics(gate: GateSpec, known: Sequence[str]) -> None:

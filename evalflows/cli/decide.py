@@ -117,6 +117,7 @@ def decide(
 
     Exit code: 0 for PASS, or without a rule; 1 for FAIL, 3 if there is not enough evidence, 2 for bad input.
     """
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # else all installed packages are searched for them
     with without_collection():
         from evalflows.api.deciding import OWN, decide_results, needs_store, store_for
         from evalflows.harnesses.recording import read_sentence

@@ -1,5 +1,6 @@
 """The `evalflows` command. The modules of its commands are imported when they are run."""
 
+import os
 import sysconfig
 from pathlib import Path
 
@@ -8,7 +9,11 @@ import click
 from evalflows.cli.commands import COMMANDS
 from evalflows.cli.late_commands import Commands, LateCommand
 from evalflows.specs import hints
-from evalflows.specs.process_memory import end_quickly, return_memory, search_rarely
+from evalflows.specs.process_memory import end_quickly, return_memory
+
+SHORT_WAIT = "20"
+"""For how long numpy's threads wait busily for more work, when it loads and after each product: 2 ** 20 ticks of the
+processor, 0.4 ms. By default it is 2 ** 26, which takes as much of its time as loading numpy."""
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -28,8 +33,8 @@ for group, commands in COMMANDS.items():
 def main() -> None:
     hints.program = hints.found_as(Path(sysconfig.get_path("scripts"), "evalflows"))
     end_quickly()
-    search_rarely()
     return_memory()
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", SHORT_WAIT)
     cli()
 
 

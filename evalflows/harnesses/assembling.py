@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import field, replace
 from functools import cached_property
 from hashlib import sha256
-from math import inf, isinf, isnan, nan
+from itertools import chain
+from math import inf, isfinite, isinf, nan
 from typing import Any
 
 from evalflows.specs.errors import InputError, short
@@ -113,7 +114,10 @@ def at(value: Any, *names: str) -> Any:
 
 def first(row: Row, names: Iterable[str]) -> Any:
     """Return the first value of these columns that is not missing."""
-    return next((row[name] for name in names if not is_blank(row.get(name))), None)
+    for name in names:
+        if not is_blank(value := row.get(name)):
+            return value
+    return None
 
 
 def flattened(scores: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,9 +141,11 @@ def number(value: Any, *where: str) -> float | None:
         found = nan if value is None else float(value)
     except (ValueError, TypeError, OverflowError):
         found = WORDS.get(value.strip().lower(), inf) if isinstance(value, str) else inf
+    if isfinite(found):
+        return found
     if isinf(found):
         raise InputError(f"{': '.join(where)}: got {short(value)}, wanted a finite number, true, false or null")
-    return None if isnan(found) else found
+    return None
 
 
 def _reasons(given: Row, scores: Mapping[str, float | None]) -> dict[str, str]:
@@ -170,7 +176,7 @@ def with_columns(system: SystemResults, wanted: Collection[str]) -> SystemResult
 def assembled(rows: Sequence[Row], kind: Format, source: str) -> Iterator[SystemResults]:
     """Yield the results of each system. Raise InputError for an answer without an id, or with that of another."""
     systems: dict[str, dict[tuple[str, int], dict[str, Any]]] = defaultdict(dict)
-    known = {name for row in rows for name in row}  # most files have few of the columns
+    known = {*chain.from_iterable(rows)}  # most files have few of the columns
     columns = {field: own for field, names in COLUMNS.items() if (own := [name for name in names if name in known])}
     nothing = dict.fromkeys(COLUMNS)
     for index, row in enumerate(rows, start=1):

@@ -6,6 +6,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from math import isnan
 from pathlib import Path
 from typing import Any
@@ -231,7 +232,7 @@ def read_table(content: Any, source: str) -> Iterator[Row]:
         {name: _alone(value) if isinstance(value, str) and value[:1] == "[" else value for name, value in row.items()}
         for row in rows
     ]
-    columns = [*dict.fromkeys(name for row in rows for name in row)]
+    columns = [*dict.fromkeys(chain.from_iterable(rows))]
     got = f"{source}: got columns {short(', '.join(columns))}"
     if not {*COLUMNS["id"], *COLUMNS["inputs"]}.intersection(columns):
         raise NoResultsError(f"{got}, wanted an id: {', '.join(COLUMNS['id'])}")
@@ -258,7 +259,7 @@ def _alone(text: str) -> str:
 
 def _metrics(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     """Return the columns of scores: those named so, and others of numbers, true and false."""
-    is_typed = any(issubclass(kind, float | int) for kind in {type(value) for row in rows for value in row.values()})
+    is_typed = any(issubclass(kind, float | int) for kind in {kind for row in rows for kind in map(type, row.values())})
     kinds = (float, int) if is_typed else str
     candidates = [name for name in columns if name not in _KNOWN and not _NO_METRIC.fullmatch(name.lower())]
     return [name for name in candidates if _SCORE.fullmatch(name) or _are_numbers(name, rows, kinds)]
@@ -269,8 +270,13 @@ def _are_numbers(name: str, rows: Sequence[Row], kinds: Any) -> bool:
 
     In CSV, where nothing else is a number, they are texts.
     """
-    cells = [(value, str(value).strip()) for row in rows if (value := row.get(name)) is not None]
-    cells = [(value, text) for value, text in cells if not isnan(WORDS.get(text.lower(), 0))]
-    return (
-        0 < len(cells) <= 2 * sum(isinstance(value, kinds) and bool(_NUMBER.fullmatch(text)) for value, text in cells)
-    )
+    n_cells = n_numbers = 0
+    for row in rows:
+        if (value := row.get(name)) is None:
+            continue
+        text = str(value).strip()
+        if _NUMBER.fullmatch(text):
+            n_cells, n_numbers = n_cells + 1, n_numbers + isinstance(value, kinds)
+        else:
+            n_cells += not isnan(WORDS.get(text.lower(), 0))
+    return 0 < n_cells <= 2 * n_numbers

@@ -22,7 +22,7 @@ from evalflows.specs.metric_names import MEASURES, base_metric, kept_apart, slic
 from evalflows.specs.values import is_blank
 from evalflows.store.queries.values import MEASURED, MetricValues, Values, has_two_values
 from evalflows.store.records import ExampleRow, ExperimentRow, OutputRow, derived_id, new_id, now, to_json
-from evalflows.store.snapshots import Examples, content_line, example_of, examples_in_memory, freeze, snapshot_id
+from evalflows.store.snapshots import Examples, content_line, example_of, examples_in_memory, freeze, id_of_lines
 from evalflows.store.store import Store
 
 EVALUATOR_VERSION = "recorded"
@@ -189,7 +189,7 @@ def recorded(
             lines.append(line)
         content = frozenset(lines)
         if content not in snapshots:
-            snapshots[content] = snapshot_id(examples), examples_in_memory(examples)
+            snapshots[content] = id_of_lines(lines), examples_in_memory(examples)
         snapshot, shared = snapshots[content]
         own = spec.model_copy(update={"dataset": spec.dataset.model_copy(update={"snapshot": snapshot})})
         row = _experiment(system, name, own, group, snapshot, len(examples))

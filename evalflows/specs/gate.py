@@ -88,7 +88,7 @@ def _moment(text: str, whole: str) -> datetime:
         raise ValueError(f"got {whole!r}, wanted {FORM}") from None
 
 
-def _any_rise(value: object) -> object:
+def any_rise(value: object) -> object:
     """Expand a metric, or a list of metrics, to a required improvement of more than 0 for each."""
     metrics = [value] if isinstance(value, str) else value
     if isinstance(metrics, list) and all(isinstance(metric, str) for metric in metrics):
@@ -119,7 +119,7 @@ class GateSpec(SpecModel):
         description="Metric: non-inferiority margin. The metric must not fall by more than the margin (or rise, if "
         "lower is better)",
     )
-    superiority: Annotated[dict[str, Number], BeforeValidator(_any_rise)] = Field(
+    superiority: Annotated[dict[str, Number], BeforeValidator(any_rise)] = Field(
         default_factory=dict,
         description="Metric: minimum improvement. The metric must rise by at least this (or fall, if lower is better); "
         "a list of metrics requires any improvement",

@@ -23,6 +23,8 @@ WRITERS = io.BufferedWriter, io.BufferedRandom
 MANY_OBJECTS = 50_000
 """New objects after which Python looks for cycles: after 700, as by default, it takes a tenth of the time of rules."""
 
+_ends_quickly = False
+"""Whether `end_quickly` was called."""
 
 _ALLOCATOR = ((-1, 16 << 20), (-3, 16 << 20), (-8, 2))
 """Options of `mallopt` and their values: the thresholds of trim and mmap, in bytes, and the number of arenas."""
@@ -78,6 +80,8 @@ def _search_if_needed() -> None:
     something to do at their end. Collecting what the run has made suffices otherwise.
     """
     gc.collect()
+    if _ends_quickly:
+        return
     gc.unfreeze()
     gc.disable()
     with suppress(ValueError):  # of a file that was detached
@@ -111,6 +115,8 @@ def end_quickly() -> None:
     Call this before anything else registers what to do at exit, so that this is done last. Objects without cycles, such
     as open files, still end as usual. What DuckDB then says of its own on standard error, that it leaks, is dropped.
     """
+    global _ends_quickly
+    _ends_quickly = True
     atexit.register(_end_quickly)
 
 

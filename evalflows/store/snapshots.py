@@ -398,7 +398,12 @@ def _numbered(ids: Sequence[str], numbers: Sequence[int], unnamed: Sequence[int]
 
 def snapshot_id(examples: Sequence[ExampleRow]) -> str:
     """Return a hash of the examples' content, independent of their order."""
-    lines = examples.content_lines() if isinstance(examples, Examples) else SpilledLines.of(map(content_line, examples))
+    known = examples.content_lines() if isinstance(examples, Examples) else None
+    return id_of_lines(known or SpilledLines.of(map(content_line, examples)))
+
+
+def id_of_lines(lines: SpilledLines | Sequence[bytes]) -> str:
+    """Return the hash of a snapshot whose examples have these `content_line`s."""
     digest = hashlib.sha256()
     for number in _sorted(lines):
         digest.update(lines[number])
@@ -406,7 +411,7 @@ def snapshot_id(examples: Sequence[ExampleRow]) -> str:
     return "snap-" + digest.hexdigest()[:24]
 
 
-def _sorted(lines: SpilledLines) -> Iterator[int]:
+def _sorted(lines: SpilledLines | Sequence[bytes]) -> Iterator[int]:
     """Yield the numbers of the lines in their sorted order, with no more of each in memory than HEAD bytes."""
     start = len(_common_start(lines))
     heads = np.fromiter((line[start : start + HEAD] for line in lines), f"S{HEAD}", len(lines))
@@ -415,7 +420,7 @@ def _sorted(lines: SpilledLines) -> Iterator[int]:
         yield from same if len(same) == 1 else sorted(same, key=lines.__getitem__)
 
 
-def _common_start(lines: SpilledLines) -> bytes:
+def _common_start(lines: SpilledLines | Sequence[bytes]) -> bytes:
     """Return what all lines start with: the names of the first keys, and often their values."""
     start = lines[0] if len(lines) else b""
     for line in lines:

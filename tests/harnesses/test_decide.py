@@ -90,6 +90,9 @@ def test_a_command_decides_on_two_files(tmp_path: Path) -> None:
     summary = tmp_path / "summary.md"
     assert asked(old, new, "--gates", str(rules), "--summary", str(summary)).exit_code == 0
     assert "floor" in summary.read_text() and "evalflows explain" not in summary.read_text(), "nothing is kept"
+    rules.write_text(json.dumps({"gates": [{"superiority": ["correct"]}]}))
+    sliced = asked(old, new, "--gates", str(rules), "--slice", "topic")
+    assert "correct@metadata.topic=a is not better" in sliced.stdout, "a list of metrics is rules, too"
     assert "got no rule" in asked(old, new, "--summary", str(summary)).stderr
     assert Store().query("select count(*) from source.experiments") == [(0,)], "nothing is kept"
     kept = asked(old, new, "--metric", "correct=.05", "--store", "--all")

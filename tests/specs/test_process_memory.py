@@ -30,3 +30,5 @@ def test_at_exit_python_searches_for_cycles_only_if_one_may_have_something_to_do
     assert (tmp_path / "kept.txt").read_text() == "whole"
     assert ends("import io; kept.bytes = io.BufferedWriter(io.BytesIO()); kept.bytes.detach()") == "searched "
     assert ends("import duckdb; kept.connection = duckdb.connect()") == "searched "
+    looks = "process_memory._has_ends = lambda: os.write(1, b'looked ')"
+    assert ends(f"from evalflows.specs import process_memory; process_memory.end_quickly(); {looks}") == "frozen "

@@ -358,8 +358,8 @@ def connect_source(
         left_out = damages.owners(table.owner), damages.packed_files(name)
         if any(left_out):
             replaced[name] = every_row(name, *left_out, with_packed=with_packed)
-        elif known and name in known and (rows := rows_in(layout, name, known[name], prefix)):
-            replaced[name] = rows
+        elif known and name in known:
+            replaced[name] = rows_in(layout, name, known[name], prefix)
     create_catalog(connection, f"{prefix}{layout.root}", with_packed, replaced)
     if not with_final:
         _leave_out_final(

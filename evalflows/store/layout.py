@@ -20,6 +20,9 @@ DEFAULT_ROOT = "data/store"
 MANIFESTS = "manifests"
 """The folder of the manifests, which readers need not list."""
 
+SUMMARIES = "summaries"
+"""The folder of the summaries of packed files."""
+
 INPUT_GROUPS = "input_groups"
 """The folder that notes which examples of snapshots have inputs that are alike."""
 

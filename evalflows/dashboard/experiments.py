@@ -29,10 +29,11 @@ from evalflows.reports.experiment_page import (
 from evalflows.reports.experiment_report import experiments_report, overviews_of
 from evalflows.reports.experiments import (
     NEWEST_FIRST,
-    ExperimentList,
     ListedExperiment,
     ListFilter,
+    choices,
     listed_experiments,
+    trends,
 )
 from evalflows.reports.markdown_pages import MOST_CANDIDATES
 from evalflows.reports.names import versions_of
@@ -251,19 +252,24 @@ def experiments_page(site: Site, query: Query) -> Page:
     wanted, number, chosen = _filter(query), query.number("page"), query.all("metric")
     sort = query.text("sort") or NEWEST_FIRST
     found = listed_experiments(site.store, wanted, limit=IN_PAGE, offset=IN_PAGE * (number - 1), sort=sort)
-    if unknown := [metric for metric in chosen if metric not in found.choices.metrics]:
-        raise InputError(f"metric: got {unknown[0]!r}, wanted one of {', '.join(found.choices.metrics) or 'none'}")
+    known = choices(site.store)
+    if unknown := [metric for metric in chosen if metric not in known.metrics]:
+        raise InputError(f"metric: got {unknown[0]!r}, wanted one of {', '.join(known.metrics) or 'none'}")
     values = {name: query.text(name) for name in ("q", "dataset", "state", "conclusion", "since")}
     address = _Address(site, {**values, "metric": chosen, "tag": wanted.tags, "sort": query.text("sort")})
     columns = chosen or _shared(found.experiments)
+    metric = chosen[0] if len(chosen) == 1 else None
+    ids = [experiment.experiment_id for experiment in found.experiments]
     body = render(
         "experiments.html",
         site,
         found=found,
+        known=known,
         values=values,
-        tags=_tags(found, wanted.tags),
+        tags=_tags(known.tags, wanted.tags),
         wanted=wanted,
-        metric=chosen[0] if len(chosen) == 1 else None,
+        metric=metric,
+        trends={} if metric is None else trends(site.store, ids, metric),
         chosen=chosen,
         columns=columns,
         scales={metric: _experiments_scale(found.experiments, metric) for metric in columns},
@@ -297,9 +303,9 @@ def _filter(query: Query) -> ListFilter:
     )
 
 
-def _tags(found: ExperimentList, chosen: Sequence[str]) -> list[tuple[str, int | None, list[str]]]:
+def _tags(known: Sequence[tuple[str, int]], chosen: Sequence[str]) -> list[tuple[str, int | None, list[str]]]:
     """Return each tag to show, how many experiments have it, and the tags chosen after a click on it."""
-    counts: dict[str, int | None] = {**dict.fromkeys(chosen), **dict(found.choices.tags[:MOST_TAGS])}
+    counts: dict[str, int | None] = {**dict.fromkeys(chosen), **dict(known[:MOST_TAGS])}
     return [
         (tag, count, [other for other in chosen if other != tag] if tag in chosen else [*chosen, tag])
         for tag, count in counts.items()

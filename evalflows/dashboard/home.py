@@ -20,7 +20,6 @@ def home_page(site: Site, query: Query) -> Page:
     dataset = query.text("dataset")
     running = listed_experiments(site.store, ListFilter(state="running", dataset=dataset), limit=NEWEST).experiments
     newest = listed_experiments(site.store, ListFilter(dataset=dataset), limit=NEWEST)
-    decisions = newest_decisions(site.store)
     body = render(
         "home.html",
         site,
@@ -31,7 +30,7 @@ def home_page(site: Site, query: Query) -> Page:
         dataset=dataset,
         incidents=[episode for episode in episodes(incidents(site.store)) if not episode.is_over],
         fallen=fallen(site.store),
-        passed=[decision for decision in decisions if decision.conclusion == "PASS"],
+        passed=newest_decisions(site.store, "PASS"),
         excluded=excluded_metrics(
             site.store, {experiment.experiment_id: experiment.run_group for experiment in newest.experiments}
         ),

@@ -25,7 +25,16 @@ from evalflows.store.queries.invalid_trials import invalid_trials
 from evalflows.store.queries.looks import final_ids, look_of, looks_until, unkept_looks
 from evalflows.store.queries.lookup import check_left_out
 from evalflows.store.queries.people_checks import people_checks
-from evalflows.store.records import EXCLUDED, Json, answered_by, controls_batch, from_json, uncommitted_id
+from evalflows.store.records import (
+    EXCLUDED,
+    DecisionConclusion,
+    Json,
+    answered_by,
+    controls_batch,
+    from_json,
+    uncommitted_id,
+)
+from evalflows.store.small_tables import small_tables
 from evalflows.store.sql import ask, fields_of, order_by, record_of, records_of
 from evalflows.store.store import Store
 
@@ -201,17 +210,16 @@ def listed_decisions(
     """Return a page of the decisions, sorted by one of SORTS, and how many there are; `page` counts from 1."""
     values = [choice.gate, choice.conclusion, choice.text, in_page, in_page * (page - 1)]
     order = order_by(sort, SORTS, "confirmed_at desc, decision_id desc")
-    (rows,) = ask(store, (f"{_LISTED} {order} limit $4 offset $5", values))
-    return decisions_named(store, [identity for identity, _ in rows]), rows[0][1] if rows else 0
+    with small_tables(store) as ask_copies:
+        rows = ask_copies(f"{_LISTED} {order} limit $4 offset $5", values)
+    return _read(store, [row for *row, _ in rows]), rows[0][-1] if rows else 0
 
 
-def newest_decisions(store: Store) -> list[Decision]:
-    """Return the newest decision of each gate of each spec, newest first."""
-    newest = """select arg_max(decision_id, confirmed_at)
-                from gate_decisions d join experiments e on e.experiment_id = d.candidate_experiment_id
-                group by gate, e.spec ->> 'name' order by max(confirmed_at) desc"""
-    (rows,) = ask(store, (newest, []))
-    return decisions_named(store, [identity for (identity,) in rows])
+def newest_decisions(store: Store, conclusion: DecisionConclusion) -> list[Decision]:
+    """Return the newest decision of each gate of each spec, if it has this conclusion, newest first."""
+    with small_tables(store) as ask_copies:
+        rows = ask_copies(_NEWEST, [conclusion])
+    return _read(store, rows)
 
 
 def with_manifests(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
@@ -261,10 +269,14 @@ def find_decision(store: Store, reference: str) -> Decision:
 
 
 def _decisions(store: Store, where: str, values: Sequence[object]) -> list[Decision]:
-    columns = ", ".join([*STORED, "candidate as candidate_apart", "baseline as baseline_apart"])
     (rows,) = ask(
-        store, (f"select {columns} from gate_decisions where {where} order by confirmed_at, decision_id", values)
+        store, (f"select {_COLUMNS} from gate_decisions where {where} order by confirmed_at, decision_id", values)
     )
+    return _read(store, rows)
+
+
+def _read(store: Store, rows: Sequence[Sequence[Any]]) -> list[Decision]:
+    """Return rows of _COLUMNS as records. Raise StorageError for a damaged file of one."""
     decisions = [record_of(Decision, row, limits=()) for row in rows]
     store.verify((decision.decision_id for decision in decisions), {"decisions"})
     return _named_apart(store, decisions)
@@ -286,8 +298,18 @@ def _named_apart(store: Store, decisions: Sequence[Decision]) -> list[Decision]:
     return [named.get(decision.decision_id, decision) for decision in decisions]
 
 
-_LISTED = """
-select decision_id, count(*) over () from gate_decisions
+_COLUMNS = ", ".join([*STORED, "candidate as candidate_apart", "baseline as baseline_apart"])
+
+_NEWEST = f"""
+select {_COLUMNS} from gate_decisions where conclusion = $1 and decision_id in (
+    select arg_max(decision_id, confirmed_at)
+    from gate_decisions join source.experiments e on e.experiment_id = candidate_experiment_id
+    group by gate, e.spec ->> 'name'
+) order by confirmed_at desc
+"""
+
+_LISTED = f"""
+select {_COLUMNS}, count(*) over () from gate_decisions
 where ($1::varchar is null or gate = $1) and ($2::varchar is null or conclusion = $2)
   and ($3::varchar is null or contains(lower(candidate), lower($3)) or contains(lower(baseline), lower($3)))
 """

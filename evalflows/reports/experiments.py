@@ -57,15 +57,13 @@ class ListFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedMetric:
-    """The mean of one metric of a listed experiment, beside the run's baseline and the previous run."""
+    """The mean of one metric of a listed experiment, beside the run's baseline."""
 
     metric: str
     mean: float | None
     ci_low: float | None
     ci_high: float | None
     n_examples: int  # with a value
-    previous: float | None  # the mean in the previous run of this name and target, by the same version of the evaluator
-    history: Sequence[float | None]  # means of the newest runs of this name and target, up to this one
     baseline: str | None  # the run's baseline; None if there is no verdict
     difference: float | None
     difference_low: float | None
@@ -73,6 +71,13 @@ class ListedMetric:
     margin: float | None
     conclusion: str | None
     reason_code: str | None
+
+
+class Trend(NamedTuple):
+    """One metric of a listed experiment in the runs of its name and target."""
+
+    previous: float | None  # the mean in the run before, if it was by the same version of the evaluator
+    history: Sequence[float | None]  # means of the newest runs, up to this one
 
 
 class ListedDecision(NamedTuple):
@@ -135,7 +140,6 @@ class ExperimentList:
 
     experiments: Sequence[ListedExperiment]
     count: int  # of all pages
-    choices: Choices
 
 
 def listed_experiments(
@@ -148,13 +152,13 @@ def listed_experiments(
     named = sort.removeprefix("-")
     metric = named.removeprefix(MEAN) if named.startswith(MEAN) else None
     columns = SORTS | ({named: _MEAN} if metric else {})
-    ordered = f"{_LIST} {order_by(sort, columns, 'e.started_at desc, experiment_id desc')} limit $7 offset $8"
+    found = _FOUND.replace("{order}", order_by(sort, columns, "e.started_at desc, e.experiment_id desc"))
     values = [wanted.text, wanted.dataset, list(wanted.tags), wanted.state, wanted.conclusion, wanted.since]
     with small_tables(store) as ask:
-        rows = ask(ordered, [*values, limit, offset, *([metric] if metric else [])])
-        (count,) = ask(f"select count(*) from ({_LIST})", values)[0]
-        metrics, found = _metrics(ask, [identity for identity, *_ in rows]) if rows else {}, _choices(ask)
-    counts = answer_counts(store, [identity for identity, *_ in rows])
+        ((count, ids),) = ask(found, [*values, limit, offset, *([metric] if metric else [])])
+        rows = ask(_LISTED, [ids]) if ids else []
+        metrics = _metrics(ask, ids) if ids else {}
+    counts = answer_counts(store, ids or [])
     experiments = []
     for row in rows:
         *fields, decisions = row
@@ -164,41 +168,42 @@ def listed_experiments(
         listed = record_of(ListedExperiment, fields, decisions=of_gates, **counted)
         more = spooled_if_unfinished(store, listed.state, identity, "outputs")
         experiments.append(replace(listed, answered=answered + more) if more else listed)
-    return ExperimentList(experiments=experiments, count=count, choices=found)
+    return ExperimentList(experiments=experiments, count=count)
 
 
 def _metrics(ask: Ask, ids: Sequence[str]) -> dict[str, list[ListedMetric]]:
     return grouped(
-        (identity, record_of(ListedMetric, row))
-        for identity, *row in ask(_LISTED_METRICS, [list(ids), [*MEASURES], MOST_RUNS])
+        (identity, record_of(ListedMetric, row)) for identity, *row in ask(_LISTED_METRICS, [ids, [*MEASURES]])
     )
 
 
-def _choices(ask: Ask) -> Choices:
-    return Choices(
-        datasets=[name for (name,) in ask(DATASETS, [])],
-        tags=[(tag, count) for tag, count in ask(_TAGS, [])],
-        metrics=[metric for (metric,) in ask(_NAMES, [[*MEASURES]])],
-    )
+def trends(store: Store, experiments: Sequence[str], metric: str) -> dict[str, Trend]:
+    """Return how a metric of experiments went, by id, of those that have it."""
+    with small_tables(store) as ask:
+        return {identity: Trend(*row) for identity, *row in ask(_TRENDS, [list(experiments), metric, MOST_RUNS])}
 
 
-_LIST = """
+def choices(store: Store) -> Choices:
+    """Return what the experiments can be filtered by."""
+    with small_tables(store) as ask:
+        return Choices(
+            datasets=[name for (name,) in ask(DATASETS, [])],
+            tags=[(tag, count) for tag, count in ask(_TAGS, [])],
+            metrics=[metric for (metric,) in ask(_NAMES, [[*MEASURES]])],
+        )
+
+
+_FOUND = """
 with newest as (
-    select candidate_experiment_id as experiment_id, gate, arg_max(decision_id, decided_at) as decision_id,
-           arg_max(conclusion, decided_at) as conclusion
+    select candidate_experiment_id as experiment_id, arg_max(conclusion, decided_at) as conclusion
     from staging.decisions group by candidate_experiment_id, gate
 ), decided as (
-    select experiment_id, list_distinct(list(conclusion)) as conclusions,
-           list({decision_id: decision_id, gate: gate, conclusion: conclusion}
-                order by conclusion = 'PASS', conclusion <> 'FAIL', gate) as decisions
-    from newest group by experiment_id
+    select experiment_id, list(distinct conclusion) as conclusions from newest group by experiment_id
 )
-select experiment_id, e.name, e.target, e.run_group, e.state, e.reason, e.tags, e.dataset_name,
-       e.n_examples, e.n_examples * e.repetitions, e.calls, e.cost_usd, e.started_at,
-       e.application_version, e.git_commit, d.decisions
+select count(*), list(e.experiment_id {order})[$8 + 1 : $8 + $7]
 from staging.experiments e left join decided d using (experiment_id)
 where ($1::varchar is null
-       or contains(lower(concat_ws(chr(10), e.name, e.target, e.description, experiment_id)), lower($1)))
+       or contains(lower(concat_ws(chr(10), e.name, e.target, e.description, e.experiment_id)), lower($1)))
   and ($2::varchar is null or e.dataset_name = $2) and list_has_all(e.tags, $3::varchar[])
   and ($4::varchar is null or e.state = $4)
   and ($5::varchar is null
@@ -211,25 +216,44 @@ _MEAN = """(
     where t.experiment_id = e.experiment_id and t.metric = $9 and t.slice is null
 )"""
 
+_LISTED = """
+with newest as (
+    select candidate_experiment_id as experiment_id, gate, arg_max(decision_id, decided_at) as decision_id,
+           arg_max(conclusion, decided_at) as conclusion
+    from staging.decisions where is_one_of(candidate_experiment_id, $1) group by candidate_experiment_id, gate
+), decided as (
+    select experiment_id, list({decision_id: decision_id, gate: gate, conclusion: conclusion}
+                               order by conclusion = 'PASS', conclusion <> 'FAIL', gate) as decisions
+    from newest group by experiment_id
+)
+select e.experiment_id, e.name, e.target, e.run_group, e.state, e.reason, e.tags, e.dataset_name,
+       e.n_examples, e.n_examples * e.repetitions, e.calls, e.cost_usd, e.started_at,
+       e.application_version, e.git_commit, d.decisions
+from staging.experiments e left join decided d using (experiment_id)
+where is_one_of(e.experiment_id, $1) order by list_position($1, e.experiment_id)
+"""
+
 _LISTED_METRICS = """
+select t.experiment_id, t.metric, t.mean, t.ci_low, t.ci_high, t.n_examples, b.target, v.difference, v.ci_low,
+       v.ci_high, v.margin, v.conclusion, v.reason_code
+from staging.estimates t
+left join current_verdicts v
+    on v.candidate_experiment_id = t.experiment_id and v.metric = t.metric and v.slice = 'all' and v.is_shown
+left join staging.experiments b on b.experiment_id = v.baseline_experiment_id
+where is_one_of(t.experiment_id, $1) and t.slice is null
+order by coalesce(list_position($2, t.metric), 0), t.metric
+"""
+
+_TRENDS = """
 with lines as (
     select distinct name, target from staging.experiments where is_one_of(experiment_id, $1)
 ), points as (
-    select e.experiment_id, e.run_group, t.*exclude (experiment_id, reason, reason_code),
-           lag(t.mean) over run as previous,
-           lag(t.evaluator_version) over run = t.evaluator_version as same_version,
+    select e.experiment_id,
+           case when lag(t.evaluator_version) over run = t.evaluator_version then lag(t.mean) over run end as previous,
            list(t.mean) over (run rows between $3 - 1 preceding and current row) as history
     from staging.experiments e semi join lines using (name, target) join staging.estimates t using (experiment_id)
-    where t.slice is null
-    window run as (partition by e.name, e.target, t.metric order by e.started_at, e.experiment_id)
+    where t.slice is null and t.metric = $2
+    window run as (partition by e.name, e.target order by e.started_at, e.experiment_id)
 )
-select p.experiment_id, p.metric, p.mean, p.ci_low, p.ci_high, p.n_examples,
-       case when p.same_version then p.previous end, p.history, b.target, v.difference, v.ci_low, v.ci_high,
-       v.margin, v.conclusion, v.reason_code
-from points p
-left join current_verdicts v
-    on v.candidate_experiment_id = p.experiment_id and v.metric = p.metric and v.slice = 'all' and v.is_shown
-left join staging.experiments b on b.experiment_id = v.baseline_experiment_id
-where is_one_of(p.experiment_id, $1)
-order by coalesce(list_position($2, p.metric), 0), p.metric
+from points where is_one_of(experiment_id, $1)
 """

@@ -88,9 +88,12 @@ def fallen(store: Store) -> list[Fallen]:
     """Return what is worse now, what is only open last, and the newest first; without trials."""
     with small_tables(store) as ask:
         gates = records_of(GateFall, ask(_GATES, [TRIAL]))
-        worse = [[*system] for system in ask(_WORSE, [TRIAL])]  # most often none: the windows of all verdicts are slow
-        tested = ask(_METRICS, [TRIAL, worse]) if worse else []
-        metrics = records_of(MetricFall, tested + ask(_UNTESTED, [TRIAL, [*MEASURES]]))
+        runs = [newest for (newest,) in ask(_NEWEST_TWO, [TRIAL])]
+        worse = [[*system] for system in ask(_WORSE, [[run for run, *_ in runs]])]
+        tested = ask(_METRICS, [TRIAL, worse]) if worse else []  # most often none: windows of all runs are slow
+        repeated = [two for two in runs if len(two) == 2]
+        untested = ask(_UNTESTED, [[run for run, _ in repeated], [before for _, before in repeated], [*MEASURES]])
+        metrics = records_of(MetricFall, tested + untested)
         found: list[GateFall | MetricFall] = [*gates, *metrics]
         ids = {identity for one in found for identity in (one.experiment_id, one.baseline_id) if identity}
         names = dict(ask(_NAMES, [sorted(ids)]))
@@ -121,7 +124,7 @@ with decided as (
     select d.*, e.spec ->> 'name' as spec,
            row_number() over (partition by d.gate, e.spec ->> 'name'
                               order by d.confirmed_at desc, d.decision_id desc) as back
-    from gate_decisions d join staging.experiments e on e.experiment_id = d.candidate_experiment_id
+    from gate_decisions d join source.experiments e on e.experiment_id = d.candidate_experiment_id
     where not list_contains(e.tags, $1)
 ), now as (select * from decided where back = 1 and conclusion <> 'PASS')
 select n.candidate_experiment_id, n.baseline_experiment_id, n.decision_id, n.gate, n.conclusion, n.summary, n.reasons,
@@ -135,22 +138,25 @@ select n.candidate_experiment_id, n.baseline_experiment_id, n.decision_id, n.gat
 from now n order by n.conclusion <> 'FAIL', n.gate
 """
 
-_RUNS = """
-with runs as (
-    select experiment_id, name, target, snapshot_id, started_at,
-           row_number() over (partition by name, target order by started_at desc, experiment_id desc) as back
-    from staging.experiments where state = 'completed' and not list_contains(tags, $1)
-)
+_COUNTED = "state = 'completed' and not list_contains(tags, $1)"
+
+_NEWEST_TWO = f"""
+select arg_max(experiment_id, (started_at, experiment_id), 2)
+from source.experiments where {_COUNTED} group by name, target
 """
 
-_WORSE = f"""
-{_RUNS}
-select distinct name, target from runs join staging.verdicts v on v.candidate_experiment_id = experiment_id
-where back = 1 and v.slice is null and v.conclusion = 'worse'
+_WORSE = """
+select distinct e.name, e.target
+from source.experiments e join source.verdicts v on v.candidate_experiment_id = e.experiment_id
+where e.experiment_id in (select unnest($1)) and v.slice is null and v.conclusion = 'worse'
 """
 
 _METRICS = f"""
-{_RUNS}, streaks as (
+with runs as (
+    select experiment_id, name, target, started_at,
+           row_number() over (partition by name, target order by started_at desc, experiment_id desc) as back
+    from source.experiments where {_COUNTED}
+), streaks as (
     select r.name, r.target, r.started_at, r.back, v.*,
            count(*) filter (v.conclusion <> 'worse') over (
                partition by r.name, r.target, v.metric order by r.back
@@ -163,19 +169,21 @@ select arg_min(candidate_experiment_id, back), arg_min(baseline_experiment_id, b
 from streaks where others = 0 group by name, target, metric having min(back) = 1 order by metric
 """
 
-_UNTESTED = f"""
-{_RUNS}, two as (
-    select r.*, t.metric, t.mean, t.ci_low, t.ci_high, t.evaluator_version
-    from runs r join staging.estimates t using (experiment_id)
-    where r.back <= 2 and t.slice is null and t.mean is not null and not list_contains($2, t.metric)
+_UNTESTED = """
+with runs as (
+    select unnest($1) as experiment_id, unnest($2) as before
 ), apart as (
-    select n.experiment_id, o.experiment_id as before, n.metric, n.mean - o.mean as difference, n.started_at
-    from two n join two o using (name, target, metric, evaluator_version, snapshot_id)
-    where n.back = 1 and o.back = 2 and (n.ci_high < o.ci_low or n.ci_low > o.ci_high)
+    select r.*, n.metric, n.mean - o.mean as difference
+    from runs r join source.estimates n using (experiment_id)
+    join source.estimates o
+        on o.experiment_id = r.before and o.metric = n.metric and o.evaluator_version = n.evaluator_version
+    where n.slice is null and o.slice is null and not list_contains($3, n.metric)
+      and (n.ci_high < o.ci_low or n.ci_low > o.ci_high)
 )
-select a.experiment_id, a.before, a.metric, a.difference, null, null, a.started_at
-from apart a join staging.experiments e using (experiment_id)
+select a.experiment_id, a.before, a.metric, a.difference, null, null, e.started_at
+from apart a join source.experiments e using (experiment_id)
+join source.experiments b on b.experiment_id = a.before and b.snapshot_id = e.snapshot_id
 where higher_is_better(e.spec, a.metric) = (a.difference < 0)
-  and not exists (from staging.verdicts v where v.candidate_experiment_id = a.experiment_id and v.metric = a.metric)
+  and not exists (from source.verdicts v where v.candidate_experiment_id = a.experiment_id and v.metric = a.metric)
 order by a.metric
 """

@@ -22,7 +22,7 @@ MOST_NAMED = 10
 """Names in a message."""
 
 _LINES = """
-select name, target, arg_max(spec, started_at) ->> 'name', count(*) from staging.experiments
+select name, target, arg_max(spec, started_at) ->> 'name', count(*) from source.experiments
 where $1::varchar is null or dataset_name = $1
 group by name, target order by count(*) desc, max(started_at) desc, name, target
 """

@@ -63,6 +63,14 @@ def content_of(file: IO[bytes]) -> Content:
     return Content(_sha256(before, written + after), size, damage)
 
 
+def written_checksum(file: IO[bytes]) -> str | None:
+    """Return the checksum that a Parquet file has, without reading its content; None if it has none."""
+    if (offset := _place(file)) is None:
+        return None
+    file.seek(offset)
+    return file.read(len(BLANK)).decode(errors="replace")
+
+
 def footer_damage(file: IO[bytes]) -> str | None:
     """Return what is wrong with a Parquet file by its footer alone, or None."""
     size = file.seek(0, os.SEEK_END)

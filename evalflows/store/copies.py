@@ -140,14 +140,11 @@ class TableCopies:
         return self._read[table] > MOST_TEXT_BYTES
 
     def _rows(self, table: str, files: Files, whose: str = "") -> str:
-        """Return SQL of the rows in some files: all of a table, or those of owners, `whose`.
-
-        Where all are sealed or packed, it reads just these files.
-        """
+        """Return SQL of the rows in some files: all of a table, or those of owners, `whose`."""
+        if self._has_damage:
+            return f"from memory.source.{table} {whose}"
         paths = (path for of_owner in files.values() for path, _ in of_owner)
-        found = [*filter(None, map(StoredFile.at, paths))]
-        rows = None if self._has_damage else rows_in(self._layout, table, found, with_folders=False)
-        return rows or f"from memory.source.{table} {whose}"
+        return rows_in(self._layout, table, [*filter(None, map(StoredFile.at, paths))], with_folders=False)
 
     def _execute(self, sql: str) -> None:
         self._connection.execute(sql)

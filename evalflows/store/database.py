@@ -38,6 +38,7 @@ from evalflows.store.local_files import LocalFiles
 from evalflows.store.marker import restore_empties
 from evalflows.store.records import FINAL
 from evalflows.store.schemas import TABLES
+from evalflows.store.summaries import VIEW, summary_view
 from evalflows.store.views import HELD_LEASES, view_statements
 
 if TYPE_CHECKING:
@@ -338,11 +339,13 @@ def connect_source(
     *,
     with_final: bool = True,
     known: Mapping[str, Collection[StoredFile]] | None = None,
+    views: Collection[str] = (),
 ) -> duckdb.DuckDBPyConnection:
     """Return an in-memory DuckDB with the catalog's views over a folder, without the owners of damaged files.
 
     `files` opens the store's files, if not the local file system does. Without `with_final`, the views have no rows of
-    single final examples. `known` has all files of some tables, for as long as the connection is used.
+    single final examples. `known` has all files of some tables, for as long as the connection is used, and `views` are
+    those that it is for.
     """
     connection = duckdb.connect()
     if files is not None:
@@ -358,9 +361,12 @@ def connect_source(
         left_out = damages.owners(table.owner), damages.packed_files(name)
         if any(left_out):
             replaced[name] = every_row(name, *left_out, with_packed=with_packed)
-        elif known and name in known and (rows := rows_in(layout, name, known[name], prefix)):
-            replaced[name] = rows
+        elif known and name in known:
+            replaced[name] = rows_in(layout, name, known[name], prefix)
     create_catalog(connection, f"{prefix}{layout.root}", with_packed, replaced)
+    is_whole = with_final and not damages.of()
+    if VIEW in views and is_whole and known and (view := summary_view(layout, known, prefix)):
+        connection.execute(f"create or replace view main.{VIEW} as {view}")
     if not with_final:
         _leave_out_final(
             connection, lambda table: f"({replaced.get(table) or every_row(table, with_packed=with_packed)})"

@@ -18,7 +18,7 @@ from evalflows.store.evidence import deleted_decisions
 from evalflows.store.file_states import states_of
 from evalflows.store.file_systems import storage_errors
 from evalflows.store.files import FORMAT, FORMAT_KEY
-from evalflows.store.layout import INPUT_GROUPS, StoredFile
+from evalflows.store.layout import INPUT_GROUPS, SUMMARIES, StoredFile
 from evalflows.store.manifests import ADVICE, broken_links, manifests, newest_evidence, not_written
 from evalflows.store.manifests import FOLDER as MANIFESTS
 from evalflows.store.marker import GITIGNORE, restore_empties
@@ -197,7 +197,7 @@ class _Examiner:
         root = layout.root
         known = {layout.empty(name) for name in TABLES}
         known |= {layout.marker, *own, str(catalog_path(layout)), f"{root}/{GITIGNORE}"}
-        folders = tuple(f"{root}/{folder}/" for folder in ("spool", MANIFESTS, SIGNATURES, INPUT_GROUPS))
+        folders = tuple(f"{root}/{folder}/" for folder in ("spool", MANIFESTS, SIGNATURES, INPUT_GROUPS, SUMMARIES))
         for path in sorted(self._fs.find(root)):
             if path in known or path.startswith(folders):
                 continue

@@ -20,6 +20,9 @@ DEFAULT_ROOT = "data/store"
 MANIFESTS = "manifests"
 """The folder of the manifests, which readers need not list."""
 
+SUMMARIES = "summaries"
+"""The folder of the summaries of packed files."""
+
 INPUT_GROUPS = "input_groups"
 """The folder that notes which examples of snapshots have inputs that are alike."""
 
@@ -155,24 +158,26 @@ def every_row(
 
 def rows_in(
     layout: Layout, table: str, files: Collection[StoredFile], prefix: str = "", *, with_folders: bool = True
-) -> str | None:
-    """Return SQL for all rows of a table that has just these files, whose paths get a prefix; None if some rows are not
-    sealed.
+) -> str:
+    """Return SQL for all rows of a table that has just these files, whose paths get a prefix.
 
     As it searches no folders, a query is planned in a third of the time. `with_folders`, a query for one owner opens
     only its files, and one for all takes a little longer.
     """
     owner, columns = _table(table).owner, ", ".join(columns_of(table))
-    own = {file.owner: file.path for file in files if file.is_sealed}
+    sealed = {file.owner: file.path for file in files if file.is_sealed}
+    still_open = [file for file in files if file.state == "open" and file.owner not in sealed]
     packs = [file.path for file in files if file.is_packed]
-    if any(file.owner not in own for file in files if not file.is_packed):
-        return None
 
     def rows(paths: Collection[str], folders: str) -> str:
         return f"select {columns} from read_parquet([{', '.join(quoted(prefix + path) for path in paths)}], {folders})"
 
-    parts = [rows(own.values(), _HIVE if with_folders else _PLAIN)] if own else []
-    if packs or not own:
+    of_owners = _HIVE if with_folders else _PLAIN
+    parts = [rows(sealed.values(), of_owners)] if sealed else []
+    if still_open:
+        parts.append(f"({newest(table, f'({rows([file.path for file in still_open], of_owners)})')})")
+    if packs or not parts:
+        own = {*sealed, *(file.owner for file in still_open)}
         parts.append(rows(packs or [layout.empty(table)], _PLAIN) + _not_in(owner, own, "where"))
     return " union all ".join(parts)
 

@@ -27,6 +27,7 @@ from evalflows.store.marker import note_packed
 from evalflows.store.packs import owners_of, packed_rows, sealed_rows, write_pack
 from evalflows.store.schemas import TABLES, columns_of
 from evalflows.store.store import Store
+from evalflows.store.summaries import keep_summaries, remove_summary
 
 LEASE = "packing"
 PACKED_TABLES = [name for name in TABLES if name not in ("attachments", "examples", "observations")]
@@ -71,6 +72,7 @@ def pack(store: Store, *, at_least: int = 2) -> Packed:
     """
     with hold_lease(store, LEASE, "packing the store", wait=True):
         done = [_pack_table(store, table, at_least) for table in PACKED_TABLES]
+        keep_summaries(store.layout, store.filesystem)
     return Packed(sum(packed.n_owner_files for packed in done), sum(packed.n_packed_files for packed in done))
 
 
@@ -174,6 +176,8 @@ def _rewrite(
     """Write a packed file without its earlier rows of the owners, and with the present ones of those `added`."""
     layout, fs = store.layout, store.filesystem
     kept = owners_of(fs, path, state_of(layout, fs, path)) - {*owners} if is_there else frozenset[str]()
+    if is_there:
+        remove_summary(layout, fs, path)
     if not kept and not added:
         fs.rm_file(path)
         return

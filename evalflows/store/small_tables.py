@@ -14,8 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import duckdb
-
+from evalflows.store.arrow import duckdb, with_relations
 from evalflows.store.file_states import owner_states, packed_states
 from evalflows.store.file_systems import follow
 from evalflows.store.layout import quoted
@@ -23,13 +22,17 @@ from evalflows.store.packs import packed_owners
 from evalflows.store.schemas import TABLES
 from evalflows.store.sql import note_leases
 from evalflows.store.store import Store
-from evalflows.store.views import HELD_LEASES, tables_of, view_statements
+from evalflows.store.views import HELD_LEASES, tables_of, view_files, view_statement, view_statements, views_of
 
 SMALL = ("experiments", "estimates", "verdicts", "decisions", "checks")
 """The tables that are copied: some rows for each experiment, none for each example."""
 
 VIEWS = frozenset((*SMALL, "gate_decisions", "people_checks", "all_verdicts", "current_verdicts"))
 """The views that read no other tables."""
+
+KEPT = ("people_checks", "gate_decisions", "all_verdicts")
+"""Those of VIEWS, in order of dependency, whose rows are computed once per state of the files, by the first query that
+reads them: to plan one again takes longer than to read its rows. They do not depend on the leases."""
 
 MAX_STORES = 4
 
@@ -49,11 +52,13 @@ def small_tables(store: Store) -> Iterator[Ask]:
 
     No file is verified. A query that reads another table raises ValueError.
     """
-    with _copies.of(store).reading(store) as database:
+    copy = _copies.of(store)
+    with copy.reading(store) as database:
 
         def ask(sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
             if others := tables_of(sql) - {*SMALL}:
                 raise ValueError(f"got a query of {', '.join(sorted(others))}, wanted only {', '.join(SMALL)}")
+            copy.keep(views_of(sql))
             return database.execute(sql, list(values)).fetchall()
 
         yield ask
@@ -68,11 +73,24 @@ class _Copy:
         self._files: Files = {}
         self._owners: Owners = {}
         self._damage_version = 0
+        self._kept: set[str] = set()  # views that are tables now
 
     @contextmanager
     def reading(self, store: Store) -> Iterator[duckdb.DuckDBPyConnection]:
         with self._lock:
             yield self._follow(store)
+
+    def keep(self, views: Collection[str]) -> None:
+        """Make tables of those of these views that are to be kept, until the files change."""
+        database, self._database = self._database, None  # in case that it is interrupted
+        assert database is not None
+        for name in KEPT:
+            if name in views and name not in self._kept:
+                database.execute(
+                    f"create table kept as from {name}; drop view {name}; alter table kept rename to {name}"
+                )
+                self._kept.add(name)
+        self._database = database
 
     def _follow(self, store: Store) -> duckdb.DuckDBPyConnection:
         """Read what has changed, and again what changed meanwhile."""
@@ -82,21 +100,26 @@ class _Copy:
             version, files = store.damage_version, _files(store)
             if self._database is None or version != self._damage_version:
                 self._database, self._files, self._owners, self._damage_version = _empty(store), {}, {}, version
+                self._kept = set()
             if files == self._files:
                 note_leases(store, self._database)
                 return self._database
             owners = _owners(store)
+            database, self._database = self._database, None  # some tables may have been read when it is interrupted
             try:
                 follow(store.filesystem)  # after the files were listed: what is newer is read again the next time
-                self._read(store, self._database, owners)
-                self._files = files
+                self._read(store, database, owners)
+                self._database, self._files = database, files
             except duckdb.Error:
-                self._database = None  # some tables may have been read
                 if _owners(store) == owners and not store.mend(since=version):
                     raise
 
     def _read(self, store: Store, database: duckdb.DuckDBPyConnection, owners: Owners) -> None:
         """Replace the rows of owners whose files have changed."""
+        for path in view_files() if self._kept else ():
+            if path.stem in self._kept:
+                database.execute(f"drop table {path.stem}; {view_statement(path)}")
+        self._kept = set()
         changed = [key for key in {*owners, *self._owners} if owners.get(key) != self._owners.get(key)]
         for table in SMALL:
             if of_table := [owner for name, owner in changed if name == table]:
@@ -125,7 +148,9 @@ def _empty(store: Store) -> duckdb.DuckDBPyConnection:
     database.execute("create schema source; create schema staging")
     with store.cursor() as connection:
         for table in SMALL:
-            database.register("read", connection.sql(f"select * from source.{table} limit 0").to_arrow_table())
+            database.register(
+                "read", with_relations(connection).sql(f"select * from source.{table} limit 0").to_arrow_table()
+            )
             database.execute(f"create table source.{table} as select * from read")
     for statement in (*view_statements(VIEWS), HELD_LEASES):
         database.execute(statement)
@@ -140,7 +165,7 @@ def _replace(
     wanted = f"{TABLES[table].owner} in ({', '.join(map(quoted, owners))})"
     with store.cursor() as connection:
         query = f"select * from source.{table}{'' if is_all else f' where {wanted}'}"
-        database.register("read", connection.sql(query).to_arrow_table())
+        database.register("read", with_relations(connection).sql(query).to_arrow_table())
     if not is_all:
         database.execute(f"delete from source.{table} where {wanted}")
     database.execute(f"insert into source.{table} select * from read")

@@ -180,7 +180,7 @@ def _restricted(
     with_final: bool = True,
 ) -> duckdb.DuckDBPyConnection:
     """The user's own marts come last: DuckDB opens the files that a new view reads."""
-    connection = store.connect(files=files, with_final=with_final)
+    connection = store.connect(files=files, with_final=with_final, views=own or ())
     note_leases(store, connection)
     restrict(connection, memory_bytes)
     create_own_marts(connection, own)

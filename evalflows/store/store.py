@@ -233,13 +233,18 @@ class Store:
                 self._write(table, part, self.scan(table, owner))
 
     def connect(
-        self, *, with_packed: bool = True, files: ReadOnlyFiles | None = None, with_final: bool = True
+        self,
+        *,
+        with_packed: bool = True,
+        files: ReadOnlyFiles | None = None,
+        with_final: bool = True,
+        views: Collection[str] = (),
     ) -> duckdb.DuckDBPyConnection:
         """Return a DuckDB with the catalog's views, without owners known to be damaged.
 
         It may be one without packed files as long as there are none. With `files`, it opens these for reading;
         `restrict` takes all others from it. Within `steady`, it is for queries of the block then, from the files that
-        they see. Without `with_final`, it has no rows of single final examples.
+        they see, and of these `views`. Without `with_final`, it has no rows of single final examples.
         """
         folder = readable(self.layout, self._fs)
         if not self.layout.is_local:
@@ -249,7 +254,9 @@ class Store:
         while True:
             version = self._damages.version
             try:
-                return connect_source(folder, self._damages, with_packed, files, with_final=with_final, known=known)
+                return connect_source(
+                    folder, self._damages, with_packed, files, with_final=with_final, known=known, views=views
+                )
             except duckdb.Error:
                 if not self.mend(since=version):
                     raise

@@ -1,9 +1,12 @@
 """Packing moves the rows of finished owners into few files, and changes nothing that anyone reads."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pyarrow.parquet as pq
 import pytest
 from full_store import Filler, fill_sealed, fill_unfinished, freeze_questions
 
@@ -11,8 +14,8 @@ import evalflows.store.packing
 from evalflows.reports.results import results_of
 from evalflows.specs.errors import StorageError
 from evalflows.store.doctor import examine
-from evalflows.store.packing import Packed, pack
-from evalflows.store.sql import ask, connect, rows_from
+from evalflows.store.packing import Packed, pack, remove_packed
+from evalflows.store.sql import ask, connect, rows_from, select_from
 from evalflows.store.store import Store
 from evalflows.store.views import grain, view_files
 
@@ -76,6 +79,51 @@ def test_every_view_gives_the_same_rows(filled: Store) -> None:
     assert own_files(filled, "outputs") == [] and len(packs(filled, "outputs")) == 1
     assert everything(filled.layout.root) == before
     assert {len(before["outputs"]), len(before["scores"])} == {19, 37}
+
+
+def summaries(store: Store) -> dict[str, Path]:
+    """By the table that it sums up."""
+    found = sorted(Path(store.layout.root, "summaries").glob("*"))
+    return {"outputs" if rows_in(path)[0][2] == "measured" else "judgements": path for path in found}
+
+
+def rows_in(path: Path) -> list[Any]:
+    return duckdb.execute(f"from '{path}'").fetchall()
+
+
+def test_summaries_of_packed_files_give_the_rows_that_the_files_give(filled: Store, make: Make) -> None:
+    query = "from results order by experiment_id, metric, evaluator_version"
+    before = rows_from(filled, query)
+    pack_now(filled)
+    assert {table: len(rows_in(path)) for table, path in summaries(filled).items()} == {"judgements": 6, "outputs": 12}
+    assert rows_from(filled, query) == filled.query(query) == before, "one experiment is not packed"
+
+    filled.reopen("exp-1", ["judgements", "outputs"])
+    (first, *_) = filled.read("judgements", "exp-1")
+    filled.append("judgements", "exp-1", "p", [replace(first, judgement_id="another", value=0.125)])
+    assert rows_from(filled, query) == filled.query(query) != before, "its packed rows count no more"
+    filled.seal("exp-1", ["judgements", "outputs"])
+    assert rows_from(filled, query) == filled.query(query)
+
+    altered = duckdb.sql(f"select * replace (7.0 as mean) from '{summaries(filled)['judgements']}'").to_arrow_table()
+    pq.write_table(altered, summaries(filled)["judgements"])
+    means = "select distinct mean from metric_summary where experiment_id = 'exp-0' and subject_kind = 'run'"
+    assert (7.0,) in rows_from(filled, means), "they are what is read"
+    assert (7.0,) not in select_from(filled, means, with_final=False).fetchall(), "they may count final examples"
+
+
+def test_a_summary_goes_with_the_packed_rows_that_it_sums_up(filled: Store) -> None:
+    pack_now(filled)
+    both = summaries(filled)
+    remove_packed(filled, "judgements", ["exp-0"])
+    assert [*summaries(filled)] == ["outputs"]
+    query = "from metric_summary order by experiment_id, metric, evaluator_version"
+    assert rows_from(filled, query) == filled.query(query)
+    pack_now(filled)
+    again = summaries(filled)
+    assert again["outputs"] == both["outputs"] and again["judgements"] != both["judgements"]
+    assert not {row[0] for row in rows_in(again["judgements"])} & {"exp-0"}
+    assert not [finding for finding in examine(filled).findings if "summaries" in finding.path]
 
 
 def test_an_owner_whose_open_parts_are_left_over_stays_as_it_is(store: Store, make: Make) -> None:

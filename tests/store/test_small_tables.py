@@ -3,6 +3,7 @@
 from __future__ import annotations  # a type of DuckDB that a function holds on to is reported as a leak at exit
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 
 from evalflows.store.file_states import owner_states, states_of
 from evalflows.store.layout import Layout
-from evalflows.store.small_tables import small_tables
+from evalflows.store.small_tables import KEPT, small_tables
 from evalflows.store.store import Store
+from evalflows.store.views import reads_states
 
 Make = Callable[..., Any]
 NAMES = "select experiment_id, name from staging.experiments order by 1"
@@ -45,6 +47,22 @@ def test_experiments_that_come_change_and_go_are_seen(store: Store, make: Make) 
     assert names(store)[0] == ("exp-1", "renamed")
     Path(store.layout.sealed("experiments", "exp-1")).unlink()
     assert names(store) == [("exp-2", "ended"), ("exp-3", "exp-3")]
+
+
+def test_views_whose_rows_are_kept_follow_the_files(store: Store, make: Make) -> None:
+    assert not any(reads_states(f"from {view}") for view in KEPT), "leases change without files"
+    for identity in ("exp-1", "exp-2"):
+        store.publish("experiments", identity, [experiment(make, identity)])
+    sides = {"candidate_experiment_id": "exp-2", "baseline_experiment_id": "exp-1"}
+    for number in range(2):
+        made = make("decisions", decision_id=f"dec-{number}", **sides)
+        store.publish("decisions", made.decision_id, [made])
+        verdict = make("verdicts", verdict_id=f"v-{number}", run_group=made.decision_id, decision_id=made.decision_id)
+        store.publish("verdicts", made.decision_id, [replace(verdict, comparison_id=None, **sides)])
+        for _ in range(2):
+            with small_tables(store) as ask:
+                found = ask("select count(*) from gate_decisions", []), ask("select count(*) from all_verdicts", [])
+            assert found == ([(number + 1,)], [(number + 1,)])
 
 
 def test_the_owner_of_a_damaged_file_is_left_out_until_it_is_replaced(store: Store, make: Make) -> None:

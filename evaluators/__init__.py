@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         turn_errors,
         turn_quality,
     )
+    from evalflows.evaluators.distances import edit_similarity
     from evalflows.evaluators.json import json_valid, schema_adherence
     from evalflows.evaluators.judges import (
         answer_relevance,
@@ -50,9 +51,10 @@ if TYPE_CHECKING:
     from evalflows.evaluators.numbers import numeric_closeness
     from evalflows.evaluators.overlap import bleu, chrf, corpus_bleu, rouge, ter
     from evalflows.evaluators.pairwise import pairwise_preference, recorded_preference
+    from evalflows.evaluators.patterns import regex
     from evalflows.evaluators.score import Preference, Score
     from evalflows.evaluators.semantic import semantic_similarity
-    from evalflows.evaluators.text import concision, contains, edit_similarity, exact_match, length_between, regex
+    from evalflows.evaluators.text import concision, contains, exact_match, length_between
 
 __all__ = [
     "PAIRWISE", "SHORT_NAMES", "Preference", "Score", "actions_match", "agent", "answer_relevance", "bleu", "chrf",
@@ -82,6 +84,7 @@ __getattr__, __dir__ = lazy_names(
         "agents.trajectory_judge": ("trajectory",),
         "classification": ("label_f1",),
         "conversations": ("context_use", "conversation_quality", "role_adherence", "turn_errors", "turn_quality"),
+        "distances": ("edit_similarity",),
         "json": ("json_valid", "schema_adherence"),
         "judges": (
             "answer_relevance",
@@ -101,8 +104,9 @@ __getattr__, __dir__ = lazy_names(
         "numbers": ("numeric_closeness",),
         "overlap": ("bleu", "chrf", "corpus_bleu", "rouge", "ter"),
         "pairwise": ("pairwise_preference", "recorded_preference"),
+        "patterns": ("regex",),
         "score": ("Preference", "Score"),
         "semantic": ("semantic_similarity",),
-        "text": ("concision", "contains", "edit_similarity", "exact_match", "length_between", "regex"),
+        "text": ("concision", "contains", "exact_match", "length_between"),
     },
 )

@@ -1,4 +1,4 @@
-"""Rules about the text of an answer: equal, containing, matching, similar, safe, of the right length or label.
+"""Rules about the text of an answer: equal, containing, of the right length.
 
 A new rule is a function here, with its name in `__all__` of `evaluators/__init__.py`, which makes it a short name.
 """
@@ -7,27 +7,17 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, Literal
 
-import regex as patterns
-from rapidfuzz.distance import Levenshtein
-
-from evalflows.evaluators.comments import explained, listed, quoted, shortened
-from evalflows.evaluators.declarations import declares, needs_reference, share
+from evalflows.evaluators.comments import explained, listed, quoted
+from evalflows.evaluators.declarations import needs_reference
 from evalflows.evaluators.paths import answer_text, as_text, pick, reference_value
-from evalflows.specs.errors import CallError
 
 _LINE_END = re.compile("\r\n?")
 _SPACE = re.compile("[\u00a0\u2000-\u200a\u202f\u205f\u3000]")
 
-MAX_PRODUCT = 3e10
-"""Of the lengths of both texts: about a second of work."""
-
 Unit = Literal["characters", "words"]
-
-MAX_S = 5.0
-"""Longest search of one answer, in seconds."""
 
 
 def why_not_contained(
@@ -102,33 +92,6 @@ def _fold(text: str, ignore_case: bool, normalize: bool, strip: bool = False) ->
         text = _LINE_END.sub("\n", text)
     text = text.strip() if strip else text
     return text.casefold() if ignore_case else text
-
-
-@declares(share)
-@needs_reference
-def edit_similarity(
-    outputs: dict[str, Any],
-    reference_outputs: dict[str, Any] | None,
-    *,
-    key: str | None = None,
-    ignore_case: bool = False,
-    strip: bool = True,
-) -> float | None:
-    """1 minus the Levenshtein distance of answer and reference divided by the longer length, from 0 to 1 (equal).
-
-    Two empty texts are equal. None without a reference. Texts whose comparison would take longer than about a second
-    fail as `too_slow`. It cannot see meaning: "not guilty" is close to "guilty", while
-    a paraphrase, or the same words in another order, is far.
-    """
-    reference = reference_value(reference_outputs, key)
-    if reference is None:
-        return None
-    texts = [answer_text(outputs, key), as_text(reference)]
-    texts = [text.strip() if strip else text for text in texts]
-    answer, expected = (text.casefold() if ignore_case else text for text in texts)
-    if len(answer) * len(expected) > MAX_PRODUCT and answer != expected:
-        raise CallError("too_slow", f"texts of {len(answer)} and {len(expected)} characters are too long to compare")
-    return Levenshtein.normalized_similarity(answer, expected)
 
 
 def why_not_equal(
@@ -227,40 +190,6 @@ def length_between(
 def _length(outputs: dict[str, Any], unit: Unit, key: str | None) -> int:
     text = answer_text(outputs, key).strip()
     return len(text.split()) if unit == "words" else len(text)
-
-
-def why_no_match(outputs: dict[str, Any], *, pattern: str, full: bool = False, **how: Any) -> str:
-    """Say which pattern does not match."""
-    return f"{'the whole does not match' if full else 'no match of'} {shortened(pattern)}"
-
-
-@explained(why_no_match)
-def regex(
-    outputs: dict[str, Any], *, pattern: str, key: str | None = None, full: bool = False, ignore_case: bool = False
-) -> bool:
-    """Whether the pattern (as of Python's `re`) occurs in the answer or, with `full`, matches all of it.
-
-    Always applies. An answer that is not a text is searched as JSON. It cannot see what the match means: "not Paris"
-    matches `Paris`. A search that takes longer than five seconds, as with nested repetitions, fails as `too_slow`.
-    """
-    if not isinstance(pattern, str):
-        raise TypeError(f"pattern: got {type(pattern).__name__}, wanted a text")
-    compiled, text = _compiled(pattern, ignore_case), answer_text(outputs, key)
-    try:
-        # The package `regex` reads the patterns of `re`, which has no time limit and cannot be interrupted.
-        match = compiled.fullmatch(text, timeout=MAX_S) if full else compiled.search(text, timeout=MAX_S)
-    except TimeoutError:
-        raise CallError("too_slow", f"the pattern took longer than {MAX_S:g} s on {len(text)} characters") from None
-    return match is not None
-
-
-@lru_cache(maxsize=256)
-def _compiled(pattern: str, ignore_case: bool) -> "patterns.Pattern[str]":
-    try:
-        re.compile(pattern)  # `regex` accepts more
-        return patterns.compile(pattern, patterns.IGNORECASE if ignore_case else 0)
-    except (re.error, patterns.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"pattern {pattern!r} does not compile: {error}") from error
 
 
 def why_too_long(

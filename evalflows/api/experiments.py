@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
 from evalflows.specs.errors import InputError
-from evalflows.specs.process_memory import without_collection
+from evalflows.specs.process_memory import with_one_stack, without_collection
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +26,7 @@ def evaluate(
 ) -> "ComparativeResult": ...
 
 
+@with_one_stack
 def evaluate(
     target: "Target | Compared",
     /,

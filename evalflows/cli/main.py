@@ -9,7 +9,7 @@ import click
 from evalflows.cli.commands import COMMANDS
 from evalflows.cli.late_commands import Commands, LateCommand
 from evalflows.specs import hints
-from evalflows.specs.process_memory import end_quickly, return_memory
+from evalflows.specs.process_memory import end_quickly, return_memory, with_one_stack
 
 SHORT_WAIT = "20"
 """For how long numpy's threads wait busily for more work, when it loads and after each product: 2 ** 20 ticks of the
@@ -30,6 +30,7 @@ for group, commands in COMMANDS.items():
         cli.add_command(LateCommand(name, f"evalflows.cli.{module}", short_help, group))
 
 
+@with_one_stack
 def main() -> None:
     hints.program = hints.found_as(Path(sysconfig.get_path("scripts"), "evalflows"))
     end_quickly()

@@ -1,4 +1,4 @@
-"""`dataclass`, of which frozen classes with slots are made in a seventh of the time: nothing of them is compiled but a
+"""`dataclass`, of which frozen classes are made in a seventh of the time: nothing of them is compiled but a
 constructor, when the first object is made.
 
 The standard library compiles six functions for each class, which is half of the time that importing evalflows takes.
@@ -28,8 +28,8 @@ else:
             return lambda of: dataclass(of, **options)
         cls.__doc__ = cls.__doc__ or cls.__name__  # else the standard library writes the signature, which takes long
         bases = [base for base in reversed(cls.__mro__[1:]) if "__dataclass_fields__" in vars(base)]
-        is_ours = options.get("frozen") and options.get("slots") and options.keys() <= OPTIONS
-        if not is_ours or not all(map(_is_ours, bases)) or not all(map(_is_field, cls.__annotations__.values())):
+        is_ours = options.get("frozen") and options.keys() <= OPTIONS
+        if not is_ours or not all(map(_is_frozen, bases)) or not all(map(_is_field, cls.__annotations__.values())):
             return standard(cls, **options)
         own = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
         new = {
@@ -40,14 +40,15 @@ else:
         found = inherited | new
         made = _standard_parts(**options) | _methods(found.values(), has_text=options.get("repr", True)) | own
         made |= {"__dataclass_fields__": found, "__qualname__": cls.__qualname__}
-        made["__slots__"] = tuple(name for name in new if name not in inherited)
+        if options.get("slots"):
+            made |= {"__slots__": tuple(name for name in new if name not in inherited)} | _STATE
         made["__match_args__"] = tuple(name for name, one in found.items() if not one.kw_only)
         return type(cls)(cls.__name__, cls.__bases__, made)
 
 
-def _is_ours(base: type) -> bool:
-    """Return whether a dataclass is frozen and has slots, as those that are made here."""
-    return bool(vars(base)["__dataclass_params__"].frozen) and "__slots__" in vars(base)
+def _is_frozen(base: type) -> bool:
+    """Return whether a dataclass is frozen, as those that are made here."""
+    return bool(vars(base)["__dataclass_params__"].frozen)
 
 
 def _is_field(kind: object) -> bool:
@@ -77,7 +78,7 @@ def _standard_parts(**options: bool) -> dict[str, Any]:
 
 def _methods(found: Collection[Field[Any]], *, has_text: bool) -> dict[str, Any]:
     methods = {"__init__": _LateConstructor(), "__setattr__": _refuse, "__delattr__": _refuse}
-    methods |= {"__getstate__": _state, "__setstate__": _set_state} | ({"__repr__": _text} if has_text else {})
+    methods |= {"__repr__": _text} if has_text else {}
     return methods | _comparison([one.name for one in found if one.compare])
 
 
@@ -143,6 +144,10 @@ def _state(self: Any) -> list[Any]:
 def _set_state(self: Any, state: list[Any]) -> None:
     for one, value in zip(fields(self), state, strict=True):
         object.__setattr__(self, one.name, value)
+
+
+_STATE = {"__getstate__": _state, "__setstate__": _set_state}
+"""How objects with slots are copied and pickled; those without have a `__dict__`."""
 
 
 @standard

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from evalflows.specs.process_memory import without_collection
+from evalflows.specs.process_memory import with_one_stack, without_collection
 
 
 def lazy_names(
@@ -17,6 +17,7 @@ def lazy_names(
     """
     homes = {name: f"{package}.{module}" for module, names in modules.items() for name in names}
 
+    @with_one_stack
     def find(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")

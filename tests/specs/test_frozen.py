@@ -4,7 +4,7 @@ import copy
 import inspect
 import pickle
 from dataclasses import FrozenInstanceError, asdict, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import ClassVar
 
 import pytest
@@ -42,6 +42,17 @@ class Three(One):
     value: float = 3.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Four(One):
+    """It has no slots."""
+
+    other: int = 0
+
+    @cached_property
+    def both(self) -> float:
+        return self.value + self.other
+
+
 def test_it_behaves_as_a_standard_one() -> None:
     first, same, other = Ours(name="a"), Ours(name="a", place=9), Ours(name="b", tags=("x",))
     assert first == same and hash(first) == hash(same) and len({first, same, other}) == 2
@@ -59,10 +70,16 @@ def test_it_behaves_as_a_standard_one() -> None:
     one, three = vars(One), vars(Three)
     assert one["__match_args__"] == ("value",) and three["__slots__"] == ("other",), "a slot is of the first class"
     assert One(nan) == One(nan), "values are compared as those of tuples"
+    four = Four(value=1, other=2)
+    assert four.both == 3 and four == Four(value=1, other=2) == pickle.loads(pickle.dumps(four)) != Four(value=1)
     with pytest.raises(ValueError, match="mutable default"):
         dataclass(frozen=True, slots=True)(type("Shared", (), {"__annotations__": {"tags": list}, "tags": []}))
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'name'"):
         Ours()  # type: ignore[call-arg]
-    for change in (partial(setattr, first, "name", "c"), partial(delattr, first, "name")):
+    for change in (
+        partial(setattr, first, "name", "c"),
+        partial(delattr, first, "name"),
+        partial(setattr, four, "name", 3),
+    ):
         with pytest.raises(FrozenInstanceError, match="'name'"):
             change()

@@ -1,5 +1,9 @@
+import resource
 import subprocess
 import sys
+from collections.abc import Callable
+
+from evalflows.specs.process_memory import with_one_stack
 
 PROGRAM = """
 import atexit, gc, os
@@ -32,3 +36,19 @@ def test_at_exit_python_searches_for_cycles_only_if_one_may_have_something_to_do
     assert ends("import duckdb; kept.connection = duckdb.connect()") == "searched "
     looks = "process_memory._has_ends = lambda: os.write(1, b'looked ')"
     assert ends(f"from evalflows.specs import process_memory; process_memory.end_quickly(); {looks}") == "frozen "
+
+
+def test_no_call_below_one_stack_maps_memory():
+    def call_often() -> int:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(500):
+            (lambda: None)()
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    def at(depth: int, function: Callable[[], int]) -> int:
+        return at(depth - 1, function) if depth else function()
+
+    def most() -> int:
+        return max(at(depth, call_often) for depth in range(250))
+
+    assert with_one_stack(lambda: most())() < 500

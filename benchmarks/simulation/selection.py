@@ -12,6 +12,9 @@ from evalflows.stats.selection import select_best
 BEST = 1
 """The variant with the true gain, if there is one; the baseline is 0."""
 GAIN = 0.05
+FAILING = 0.4
+"""How many of the wrong answers of every second variant, the best one not among them, fail; and a tenth as many of the
+right answers of the best."""
 COVERAGE = Figure(name="coverage of the mean", at_least=0.93)
 OF_GAIN = Figure(name="coverage of the gain", at_least=0.93)
 HOLDS = Figure(name="set holds the best", at_least=0.95)
@@ -26,6 +29,9 @@ def selection_cells() -> Iterator[Cell]:
             for variants in (20, 40):
                 for gain in (0.0, GAIN):
                     yield _search(n, variants, gain, yes_no=yes_no)
+    for n in (100, 300):
+        for variants in (3, 8):
+            yield _with_failures(n, variants)
 
 
 def _search(n: int, variants: int, gain: float, *, yes_no: bool) -> Cell:
@@ -52,6 +58,29 @@ def _search(n: int, variants: int, gain: float, *, yes_no: bool) -> Cell:
         n=str(n),
         difference=difference_text(gain) + (" of one" if gain else ""),
         figures=(COVERAGE, OF_GAIN, HOLDS, SIZE, NAIVE, CORRECTED),
+        rows=rows,
+        thinning=20,
+    )
+
+
+def _with_failures(n: int, variants: int) -> Cell:
+    def rows(rng: np.random.Generator, runs: int) -> Iterator[Sequence[float]]:
+        for seed in range(runs):
+            values, _ = _values(rng, n, variants, GAIN, yes_no=True)
+            failing = np.where(values == 0, FAILING * (np.arange(variants) % 2 == 0), 0.0)
+            failing[:, BEST] = FAILING / 10 * values[:, BEST]
+            missing = rng.random(values.shape) < failing
+            worst, best_case = (np.where(missing, end, values) for end in (0.0, 1.0))
+            found = select_best(worst, best_case, baseline=0, seed=seed)
+            yield [float(BEST in found.contenders), len(found.contenders) / variants]
+
+    return Cell(
+        kind="selection",
+        method=f"best of {variants}",
+        world=f"yes/no, 70% yes, {FAILING:.0%} of wrong ones fail",
+        n=str(n),
+        difference=f"{difference_text(GAIN)} of one",
+        figures=(HOLDS, SIZE),
         rows=rows,
         thinning=20,
     )

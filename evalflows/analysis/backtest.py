@@ -138,6 +138,7 @@ class Backtest:
     experiments: int  # complete ones that have the gate's metrics
     decisions: Sequence[PastDecision]  # newest first
     left_out: int  # older pairs beyond the limit
+    too_few_shared: int  # pairs left out because they share fewer examples than the gate's minimum
     past: Counted  # different targets
     same_target: Counted
     halves: Counted
@@ -154,6 +155,7 @@ class Backtest:
         return [
             *_past(self),
             *_same_target(self),
+            *_too_few_shared(self),
             *(_simulation_text(self.simulated) if self.simulated else ()),
             *self.notes,
         ]
@@ -203,6 +205,12 @@ def _without_difference(what: str, counted: Counted) -> Iterator[str]:
         )
     if counted.identical:
         yield f"{_pairs(counted.identical, 'more pair')} {what} had identical values: not counted"
+
+
+def _too_few_shared(backtest: Backtest) -> Iterator[str]:
+    if count := backtest.too_few_shared:
+        share = f"{_pairs(count, 'pair')} with fewer than {backtest.policy['min_examples']} shared examples"
+        yield f"{share} (min_examples) {'was' if count == 1 else 'were'} left out"
 
 
 def _simulation_text(simulated: Simulated) -> list[str]:
@@ -302,10 +310,24 @@ class PastExperiments:
     gate: GateSpec
 
     def pairs(self) -> list[PastPair]:
-        """Pair each experiment with every earlier one on the same dataset, by name or by enough shared examples.
+        """Pair each experiment with every earlier one that shares enough examples with it.
 
         The newest candidates come first; of each candidate, the baseline that the gate would have used comes first.
         """
+        return [pair for pair in self._candidates if self._shares_enough(pair)]
+
+    @property
+    def too_few_shared(self) -> int:
+        """How many pairs of the same dataset's name, or with the gate's baseline, share fewer examples."""
+        of_one_dataset = (
+            pair
+            for pair in self._candidates
+            if pair.relation == "baseline" or pair.candidate.dataset_name == pair.baseline.dataset_name is not None
+        )
+        return sum(not self._shares_enough(pair) for pair in of_one_dataset)
+
+    @cached_property
+    def _candidates(self) -> Sequence[PastPair]:
         return [pair for row in self.experiments for pair in self._of(row)]
 
     @cached_property
@@ -321,7 +343,7 @@ class PastExperiments:
         if baseline_then is not None:
             yield PastPair(candidate=row, baseline=baseline_then, relation="baseline")
         for other in self.experiments:
-            if other is not baseline_then and other.started_at < row.started_at and self._fits(row, other):
+            if other is not baseline_then and other.started_at < row.started_at:
                 yield PastPair(candidate=row, baseline=other, relation="earlier")
 
     def _baseline_then(self, row: ExperimentRow) -> ExperimentRow | None:
@@ -337,10 +359,10 @@ class PastExperiments:
         approved = next((approval.experiment_id for approval in earlier if approval.name == name), None)
         return next((other for other in others if other.experiment_id == approved), None)
 
-    def _fits(self, row: ExperimentRow, other: ExperimentRow) -> bool:
-        if row.snapshot_id == other.snapshot_id or row.dataset_name == other.dataset_name is not None:
-            return True
-        return self._shared.get(frozenset((row.snapshot_id, other.snapshot_id)), 0) >= self.gate.min_examples
+    def _shares_enough(self, pair: PastPair) -> bool:
+        snapshots = frozenset((pair.candidate.snapshot_id, pair.baseline.snapshot_id))
+        shared = pair.candidate.n_examples if len(snapshots) == 1 else self._shared.get(snapshots, 0)
+        return shared >= self.gate.min_examples
 
     @cached_property
     def _approvals(self) -> Sequence[Approval]:
@@ -348,7 +370,7 @@ class PastExperiments:
 
     @cached_property
     def _shared(self) -> Mapping[frozenset[str], int]:
-        """How many examples with the same inputs two snapshots share."""
+        """How many examples with the same inputs and references two snapshots share."""
         snapshots = list(dict.fromkeys(row.snapshot_id for row in self.experiments))
         (rows,) = ask(self.store, (_SHARED, [snapshots]))
         return {frozenset((snapshot, other)): count for snapshot, other, count in rows}
@@ -367,6 +389,7 @@ _SHARED = """
 select one.snapshot_id, other.snapshot_id, count(*)
 from examples one join examples other using (example_id)
 where one.snapshot_id < other.snapshot_id and one.inputs = other.inputs
+  and one.reference_outputs is not distinct from other.reference_outputs
   and list_contains($1, one.snapshot_id) and list_contains($1, other.snapshot_id)
 group by all
 """
@@ -522,6 +545,7 @@ def backtest(
         experiments=len(past.experiments),
         decisions=[*decisions, *of_halves],
         left_out=max(0, len(pairs) - limit),
+        too_few_shared=past.too_few_shared if gate.compares else 0,
         past=_counted([decision for decision in decisions if not decision.is_same_target]),
         same_target=_counted([decision for decision in decisions if decision.is_same_target]),
         halves=_counted(of_halves),

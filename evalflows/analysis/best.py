@@ -1,18 +1,20 @@
 """The best of several stored experiments by one metric, as the variants of a search on the same examples."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
 import numpy as np
+import numpy.typing as npt
 
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.figures import estimate_text
-from evalflows.analysis.pairing import scale_of
+from evalflows.analysis.pairing import Scale, scale_of
 from evalflows.specs.errors import MOST, InputError, names_to_choose
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES, TRIAL
 from evalflows.stats.selection import Selection, WinnersFigure, select_best
+from evalflows.store.queries.values import Mask, Values
 from evalflows.store.records import ExperimentRow
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
@@ -24,7 +26,9 @@ class Variant:
 
     experiment_id: str
     name: str
-    mean: float  # over the examples that all variants have a value of
+    mean: float  # with missing values at their worst
+    best_case: float  # with missing values at their best
+    n_missing: int  # examples whose value it lacks
     may_be_best: bool | None  # whether it cannot be told from the best; None if there are too few examples
 
 
@@ -36,11 +40,11 @@ class Best:
     variants: Sequence[Variant]  # the best first
     baseline_experiment_id: str
     baseline: str
-    mean: WinnersFigure
-    gain: WinnersFigure | None  # over the baseline; None if that is the best
+    mean: WinnersFigure  # with missing values at their worst
+    gain: WinnersFigure | None  # over the baseline's best case; None if that is the best, or as good
     n_examples: int
     n_clusters: int | None
-    n_left_out: int  # shared examples that some variant has no value of
+    n_left_out: int  # shared examples that some variant lacks, by the metric's policy (missing: leave_out)
     n_tried: int  # experiments of the store on these examples, trials excepted
     confidence_level: float
     seed: int
@@ -54,6 +58,12 @@ class Best:
         first, *others = self.variants
         tried = f"; {self.n_tried} experiments in the store are on these examples" if self.n_tried else ""
         out = [f"{first.name} has the highest mean of {self.metric} of {len(self.variants)} variants{tried}"]
+        if lacking := [variant for variant in self.variants if variant.n_missing]:
+            many = [f"{variant.n_missing} of {self.n_examples} in {variant.name}" for variant in lacking[:MOST]]
+            many += ["…"] if len(lacking) > MOST else []
+            out.append(f"missing values count at their worst for their own variant: {', '.join(many)}")
+        if self.n_left_out:
+            out.append(f"{self.n_left_out} examples left out for a missing value of any variant (missing: leave_out)")
         if self.reason:
             return [*out, self.reason]
         level = f"{self.confidence_level:.0%}"
@@ -66,8 +76,8 @@ class Best:
         out.append(f"its mean is {_text(self.mean, self.metric)}")
         if self.gain:
             out.append(f"its gain over {self.baseline} is {_text(self.gain, self.metric, signed=True)}")
-        if self.n_left_out:
-            out.append(f"examples left out because a variant has no value for them: {self.n_left_out}")
+        elif first.experiment_id != self.baseline_experiment_id:
+            out.append(f"its gain over {self.baseline} is unknown: the missing values there allow as high a mean")
         return [*out, *([self.warning] if self.warning else [])]
 
 
@@ -82,6 +92,8 @@ def _text(figure: WinnersFigure, metric: str, *, signed: bool = False) -> str:
 def best_of(store: Store, experiments: Sequence[str], metric: str | None = None, baseline: str | None = None) -> Best:
     """Return the best of experiments, given by id, on the examples that all of them share.
 
+    A missing value counts against its own experiment only: at the worst, unless the metric's policy leaves it out.
+
     Args:
         store: The store.
         experiments: Ids of at least two.
@@ -89,7 +101,7 @@ def best_of(store: Store, experiments: Sequence[str], metric: str | None = None,
         baseline: The id of one of them, from which the gain is measured. Default: the first.
 
     Raise InputError for fewer than two experiments, for a metric that not all have, that is not comparable between
-    them, or is of a sample, and if they share no example.
+    them, is of a sample, or has missing values and no range, and if they share no example.
     """
     ids = list(dict.fromkeys([*experiments, *([baseline] if baseline else [])]))
     if len(ids) < 2:
@@ -113,32 +125,74 @@ def best_among(pairs: Sequence[ExperimentPair], chosen: str, base: int) -> Best:
             raise InputError(f"best: {chosen} of {names[row.experiment_id]}: {why.text}")
         if (pair.values[chosen].weights != 1).any():
             raise InputError(f"best: {chosen} of {names[row.experiment_id]}: got a sample, wanted all answers judged")
-    places = [dict(zip(pair.matched.baseline, pair.matched.candidate, strict=True)) for pair in pairs if pair.matched]
-    common = sorted(reduce(lambda some, others: some & others.keys(), places, {*places[0]}))
-    columns = [[*(pair.values[chosen].values[at[i]] for i in common)] for pair, at in zip(pairs, places, strict=True)]
-    values = np.array(columns, dtype=np.float64).reshape(len(rows), -1).T
-    known = np.flatnonzero(np.isfinite(values).all(axis=1))
-    if not len(known):
+    scored = _scored(pairs, chosen, names)
+    if not len(scored.places):
         raise InputError(f"best: got no example with a value of {chosen} in all {len(rows)} experiments")
     sign = 1.0 if spec.direction(chosen).higher_is_better else -1.0
-    of_known = None if clusters is None else [clusters[common[i]] for i in known]
-    found = select_best(sign * values[known], baseline=base, clusters=of_known, confidence_level=spec.confidence_level)
+    of_known = None if clusters is None else [clusters[place] for place in scored.places]
+    ends = sorted(sign * end for end in scored.scale.bounds)
+    worst, highest = (np.where(scored.missing, end, sign * scored.values) for end in ends)
+    found = select_best(worst, highest, baseline=base, clusters=of_known, confidence_level=spec.confidence_level)
     return Best(
         metric=chosen,
-        variants=_variants(rows, names, found, sign),
+        variants=_variants(rows, names, found, sign * highest.mean(axis=0), scored.missing.sum(axis=0), sign),
         baseline_experiment_id=rows[base].experiment_id,
         baseline=names[rows[base].experiment_id],
-        mean=_within(_signed(found.mean, sign), scale_of(pairs[0].values[chosen], spec).support),
+        mean=_within(_signed(found.mean, sign), scored.scale.support),
         gain=found.gain and _signed(found.gain, sign),
         n_examples=found.n,
         n_clusters=found.n_clusters,
-        n_left_out=len(common) - found.n,
+        n_left_out=scored.n_left_out,
         n_tried=_tried(pairs[0].reader.store, rows),
         confidence_level=found.confidence_level,
         seed=found.seed,
         method=found.method,
         reason=found.reason,
         warning=found.warning,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scored:
+    """The values of the examples that all variants share and the metric applies to; arrays of shape (examples, K)."""
+
+    places: npt.NDArray[np.intp]  # of the examples, in the first variant's snapshot
+    values: Values
+    missing: Mask
+    scale: Scale
+    n_left_out: int
+
+
+def _scored(pairs: Sequence[ExperimentPair], chosen: str, names: Mapping[str, str]) -> _Scored:
+    """Return the values of a metric; raise InputError if some are missing and nothing bounds them.
+
+    A value is also missing if the metric applies only to other variants' answers, as in a comparison of two.
+    """
+    places = [dict(zip(pair.matched.baseline, pair.matched.candidate, strict=True)) for pair in pairs if pair.matched]
+    common = np.array(sorted(reduce(lambda some, others: some & others.keys(), places, {*places[0]})), dtype=np.intp)
+    of_all = [pair.values[chosen] for pair in pairs]
+    at = [[of_pair[place] for place in common] for of_pair in places]
+    values, failed = (
+        np.array([getattr(of, name)[chosen] for of, chosen in zip(of_all, at, strict=True)]).T
+        for name in ("values", "missing")
+    )
+    applies = (np.isfinite(values) | failed).any(axis=1)
+    missing = failed | ~np.isfinite(values)
+    telling = [of for of in of_all if of.scored] or of_all  # the others do not tell what values are possible
+    scale = scale_of(telling[0], pairs[0].spec, next((of for of in telling if not of.are_0_or_1), telling[0]))
+    kept = applies & ~missing.any(axis=1) if scale.leaves_out_missing else applies
+    lacking = missing[kept].sum(axis=0)
+    if lacking.any() and not scale.is_bounded:
+        index = int(np.argmax(lacking))
+        name = names[pairs[index].candidate.experiment_id]
+        got = f"got {lacking[index]} missing values of {int(kept.sum())}"
+        raise InputError(f"best: {chosen} of {name}: {got}, wanted all, or a range or missing: leave_out in metrics")
+    return _Scored(
+        places=common[kept],
+        values=values[kept],
+        missing=missing[kept],
+        scale=scale,
+        n_left_out=int((applies & ~kept).sum()),
     )
 
 
@@ -161,13 +215,22 @@ def _metric(metric: str | None, of_evaluators: Sequence[str], shared: set[str]) 
     return metric
 
 
-def _variants(rows: Sequence[ExperimentRow], names: dict[str, str], found: Selection, sign: float) -> list[Variant]:
+def _variants(
+    rows: Sequence[ExperimentRow],
+    names: Mapping[str, str],
+    found: Selection,
+    best_cases: Values,
+    n_missing: npt.NDArray[np.intp],
+    sign: float,
+) -> list[Variant]:
     order = sorted(range(len(rows)), key=lambda index: (index != found.winner, -found.means[index]))
     return [
         Variant(
             experiment_id=rows[index].experiment_id,
             name=names[rows[index].experiment_id],
             mean=float(sign * found.means[index]),
+            best_case=float(best_cases[index]),
+            n_missing=int(n_missing[index]),
             may_be_best=None if found.reason else index in found.contenders,
         )
         for index in order

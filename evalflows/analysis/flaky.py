@@ -150,7 +150,15 @@ class MetricNoise:
         """What was found, and what it does to a difference."""
         seen = f"{self.n_repeated} of {self.n_examples} examples were repeated under unchanged versions"
         if not self.flaky:
-            return [f"{self.metric}: no example is flaky; {seen}"]
+            varied = sum(within > 0 for within in self.within.values())
+            said = f"{self.metric}: no example is flaky; {seen}"
+            if not varied:
+                return [f"{said}, and none varied"]
+            return [
+                f"{said}, and {varied} varied, none significantly more than the others",
+                f"{self.metric}: two runs of one version differ by up to {figure(self.half_width(), self.metric)} by "
+                "chance (95 %)",
+            ]
         none = {example.example_id: 0.0 for example in self.flaky}
         by_noise = {example.example_id: example.weight for example in self.flaky}
         widths = [figure(self.half_width(weights=weights), self.metric) for weights in (None, by_noise, none)]
@@ -168,12 +176,26 @@ class FlakyReport:
     """The flaky examples of a dataset, metric by metric."""
 
     dataset: str
+    version_of: str | None  # the experiment of whose version the figures are; None: of all versions, pooled
+    versions: int
     experiments: int
     metrics: Sequence[MetricNoise]
 
     @property
     def sentences(self) -> list[str]:
-        return [sentence for metric in self.metrics for sentence in metric.sentences]
+        if not self.metrics:
+            return []
+        found = [sentence for metric in self.metrics for sentence in metric.sentences]
+        seen = f"{self.experiments} experiment{'s' * (self.experiments != 1)} on {self.dataset}"
+        if self.version_of:
+            return [f"figures of the version of {self.version_of}, from {seen}", *found]
+        if self.versions == 1:
+            return [f"figures of one version, from {seen}", *found]
+        return [
+            f"figures pooled over {self.versions} versions, from {seen}: one version may vary more or less; name an "
+            "experiment for those of its version",
+            *found,
+        ]
 
     @property
     def quarantine(self) -> list[dict[str, Any]]:
@@ -202,24 +224,41 @@ class FlakyReport:
             }
             for metric in self.metrics
         ]
-        found = {"dataset": self.dataset, "experiments": self.experiments, "metrics": metrics}
+        found = {
+            "dataset": self.dataset,
+            "version_of": self.version_of,
+            "versions": self.versions,
+            "experiments": self.experiments,
+            "metrics": metrics,
+        }
         return {**found, "quarantine": self.quarantine, "sentences": self.sentences}
 
 
-def flaky_report(store: Store, experiment: ExperimentRow, metric: str | None = None) -> FlakyReport:
-    """Return the flaky examples of an experiment's dataset, as its snapshot has them.
+def flaky_report(
+    store: Store, experiment: ExperimentRow, metric: str | None = None, *, own_version: bool = False
+) -> FlakyReport:
+    """Return the flaky examples of an experiment's dataset, as its snapshot has them: over all versions, or only under
+    the versions of its target and application.
 
     Raise InputError for a metric that no example had repeatedly.
     """
-    repeated = repeated_values(store, experiment, before=now())
+    repeated = repeated_values(
+        store, experiment, before=now(), only_system=_system(experiment) if own_version else None
+    )
     found = noise_by_metric(repeated, experiment.n_examples)
     if metric is not None and metric not in found:
         raise InputError(f"metric: got {metric!r}, wanted one of {', '.join(found) or 'none: nothing was repeated'}")
     return FlakyReport(
         dataset=experiment.dataset_name or experiment.snapshot_id,
+        version_of=experiment.name if own_version else None,
+        versions=repeated.n_systems,
         experiments=len(repeated.experiments),
         metrics=[noise for name, noise in found.items() if metric in (None, name)],
     )
+
+
+def _system(experiment: ExperimentRow) -> str:
+    return " ".join(filter(None, (experiment.target_version, experiment.application_version)))
 
 
 def noise_by_metric(repeated: Repeated, n_examples: int) -> dict[str, MetricNoise]:
@@ -275,9 +314,8 @@ def observed_before(store: Store, experiment: ExperimentRow) -> Repeated:
 
     Runs of its version count only if none of others are repeated: what only this version made flip is its own fault.
     """
-    system = " ".join(filter(None, (experiment.target_version, experiment.application_version)))
     settings: dict[str, Any] = {"before": experiment.started_at, "run_group": experiment.run_group}
-    found = repeated_values(store, experiment, **settings, system=system)
+    found = repeated_values(store, experiment, **settings, system=_system(experiment))
     if any(value.df for value in found.values):
         return found
     return repeated_values(store, experiment, **settings)
@@ -295,7 +333,7 @@ class Quarantine:
     def _repeated(self) -> Repeated:
         """What was observed; nothing if no entry needs it."""
         needs_none = all(entry.weigh == "not_at_all" and entry.examples for entry in self.entries)
-        return Repeated(experiments=(), values=()) if needs_none else self.observed()
+        return Repeated(experiments=(), n_systems=0, values=()) if needs_none else self.observed()
 
     @cached_property
     def _noise(self) -> Mapping[str, MetricNoise]:

@@ -94,12 +94,12 @@ def grids_of(store: Store, cells: Mapping[str, Levels]) -> list[Grid]:
     found = []
     for metric in _metrics(means, spec):
         best, reason, effects = None, None, list[MainEffect]()
-        own_means = {row.mean for (named, _), row in means.items() if named == metric}
         if all(metric in pair.values for pair in pairs):
             effects = [effect for factor in factors for effect in _effects(pairs, levels, factor, metric, base)]
             try:
-                best = best_among(alone, metric, base) if len(own_means) > 1 else None
-                reason = None if best else f"all cells have the same mean of {metric}"
+                best = best_among(alone, metric, base)
+                if len({mean for variant in best.variants for mean in (variant.mean, variant.best_case)}) == 1:
+                    best, reason = None, f"all cells have the same mean of {metric}"
             except InputError as error:
                 reason = str(error)
         else:

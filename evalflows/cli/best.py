@@ -21,7 +21,8 @@ def best(experiments: tuple[str, ...], metric: str | None, baseline: str | None,
     """Find the best of several variants that ran on the same examples, and its corrected mean and gain.
 
     EXPERIMENTS are ids, id prefixes, names, or run groups. The variant with the highest mean was also lucky: its mean
-    and its gain are corrected for the selection. Variants that cannot be told apart from the best are listed.
+    and its gain are corrected for the selection. Variants that cannot be told apart from the best are listed. A missing
+    value counts against its own variant.
     """
     from evalflows.analysis.best import best_of  # late: specs are slow to import
 
@@ -36,8 +37,12 @@ def best(experiments: tuple[str, ...], metric: str | None, baseline: str | None,
     for sentence in found.sentences:
         out.print(Text(sentence, style="bold"))
     out.print()
-    rows = table("variant", "mean", "may be the best", headings=1)
+    lacks = any(variant.n_missing for variant in found.variants)
+    rows = table(
+        "variant", *(("missing", "worst case", "best case") if lacks else ("mean",)), "may be the best", headings=1
+    )
     for variant in found.variants:
         may_be = {True: "yes", False: "no", None: "unknown"}[variant.may_be_best]
-        rows.add_row(variant.name, figure(variant.mean, found.metric), may_be)
+        mean, best_case = (figure(mean, found.metric) for mean in (variant.mean, variant.best_case))
+        rows.add_row(variant.name, *((str(variant.n_missing), mean, best_case) if lacks else (mean,)), may_be)
     out.print(rows)

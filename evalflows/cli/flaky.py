@@ -23,28 +23,32 @@ if TYPE_CHECKING:
 def flaky(experiment: str | None, metric: str | None, form: str) -> None:
     """List the examples that flip under unchanged versions, and their effect on a difference.
 
-    All runs on the dataset of an EXPERIMENT (default: the newest) count if target, application, evaluator, inputs and
-    references were the same, across experiments and repetitions. An example is flaky if it flips more often than the
-    others do by chance. If no example is flaky, nothing is proposed for `quarantine`.
+    All runs of the version of an EXPERIMENT count, across experiments and repetitions. Of a DATASET (default: the
+    newest experiment's), or of a spec with several targets, those of all versions count, each version compared with
+    itself. An example is flaky if it flips more often than the others do by chance. If no example is flaky, nothing is
+    proposed for `quarantine`.
     """
     from evalflows.analysis.flaky import flaky_report  # late: specs are slow to import
 
     store = existing_store()
-    (row,) = store.read("experiments", _found(store, experiment))
-    report = flaky_report(store, row, metric)
+    identity, own_version = _found(store, experiment)
+    (row,) = store.read("experiments", identity)
+    report = flaky_report(store, row, metric, own_version=own_version)
     if form == "json":
         print_json(report.document())
     else:
         _print(report)
 
 
-def _found(store: Store, reference: str | None) -> str:
-    """Return the experiment that a reference means, or the newest on a dataset of that name, or of all."""
+def _found(store: Store, reference: str | None) -> tuple[str, bool]:
+    """Return the experiment that a reference means, or the newest on a dataset of that name, or of all; and whether it
+    means this one only."""
     if (newest := newest_on(store, reference)) is not None:
-        return newest
+        return newest, False
     if reference is None:
         raise InputError("flaky: got no experiment in the store, wanted at least one")
-    return find_experiments(store, reference)[0]
+    found = find_experiments(store, reference)
+    return found[0], len(found) == 1
 
 
 def _print(report: "FlakyReport") -> None:

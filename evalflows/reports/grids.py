@@ -90,7 +90,8 @@ def legend(grid: "Grid", best: str = MARKS["best"], alike: str = MARKS["may_be_b
     level = f"{grid.best.confidence_level:.0%}"
     corrected = f"{level}, corrected for all {len(grid.cells)} cells"
     said = "" if grid.best.reason else f"; {alike}: cannot be told apart from it ({corrected})"
-    return f"[{level} interval of the cell alone]; {best}: best mean{said}"
+    worst = ", missing values at their worst" if any(variant.n_missing for variant in grid.best.variants) else ""
+    return f"[{level} interval of the cell alone]; {best}: best mean{worst}{said}"
 
 
 def grid_sentences(grid: "Grid") -> list[str]:

@@ -10,6 +10,9 @@ truth is also taken to be within the simultaneous intervals of all variants, of 
 
 Both rest on approximately normal means, with a covariance estimated from the examples or clusters. Of yes/no values the
 interval of the winner's mean is joined with Wilson's, adjusted for the number of variants.
+
+Values may be missing for reasons that depend on them. So each variant is held against the worst case of the others: it
+stays in the set if it could be the best with its own missing values at their best, and all others' at their worst.
 """
 
 from collections.abc import Hashable, Sequence
@@ -48,11 +51,11 @@ class Selection:
 
     n: int
     n_clusters: int | None  # None without clusters
-    means: FloatArray  # shape (K,)
-    winner: int
+    means: FloatArray  # shape (K,), in the worst case of the missing values
+    winner: int  # by these
     contenders: tuple[int, ...]  # that cannot be told from the best, the winner included; empty if there is a reason
-    mean: WinnersFigure
-    gain: WinnersFigure | None  # the winner's mean minus the baseline's; None without one, or if it won
+    mean: WinnersFigure  # in the worst case
+    gain: WinnersFigure | None  # over the baseline's best case; None without one, if it won, or if that is ahead
     confidence_level: float
     seed: int
     method: str
@@ -62,6 +65,7 @@ class Selection:
 
 def select_best(
     values: ArrayLike,
+    best_case: ArrayLike | None = None,
     *,
     baseline: int | None = None,
     clusters: Sequence[Hashable] | None = None,
@@ -71,7 +75,9 @@ def select_best(
     """Return the variant with the highest mean, and what can be said of it.
 
     Args:
-        values: Shape (n, K): each example's value of each variant, higher is better. None may be nan.
+        values: Shape (n, K): each example's value of each variant, higher is better; missing ones at their worst.
+            None may be nan.
+        best_case: The same with missing values at their best. Default: none is missing.
         baseline: The column that the winner's gain is measured from.
         clusters: Shape (n,): the cluster of each example; None, or None in it: a cluster of its own.
         confidence_level: Of the set of contenders, and of each interval.
@@ -80,11 +86,14 @@ def select_best(
     Raise ValueError for other shapes, fewer than two variants, or values that are not finite.
     """
     rows, level = np.asarray(values, dtype=np.float64), checked_confidence_level(confidence_level)
+    highest = rows if best_case is None else np.asarray(best_case, dtype=np.float64)
     if rows.ndim != 2 or rows.shape[1] < 2 or not len(rows) or not np.isfinite(rows).all():
         raise ValueError(f"values: got shape {rows.shape}, wanted finite ones of shape (n, K), K at least 2")
+    if highest.shape != rows.shape or not np.isfinite(highest).all():
+        raise ValueError(f"best_case: got shape {highest.shape}, wanted finite ones of shape {rows.shape}")
     clustering = clustering_of(clusters, len(rows))
     means = rows.mean(axis=0)
-    winner = int(np.argmax(means))
+    winner, columns = int(np.argmax(means)), np.arange(len(means))
     known: dict[str, Any] = {
         "n": len(rows),
         "n_clusters": None if clusters is None else clustering.count,
@@ -96,7 +105,11 @@ def select_best(
         "warning": few_clusters(clustering),
         "winner": winner,
     }
-    gained = None if baseline in (None, winner) else float(means[winner] - means[baseline])
+    gained = None
+    if baseline not in (None, winner):
+        with_baseline = np.where(columns == baseline, highest.mean(axis=0), means)
+        if int(np.argmax(with_baseline)) == winner:
+            gained = float(means[winner] - with_baseline[baseline])
     if clustering.count < LEAST:
         unit = "examples" if clusters is None else "clusters"
         return Selection(
@@ -108,20 +121,21 @@ def select_best(
             method="none",
             reason=f"{clustering.count} {unit}: the best cannot be told from fewer than {LEAST}",
         )
-    sums = cluster_sums((rows - means).T, clustering)
-    covariance = sums @ sums.T * clustering.count / ((clustering.count - 1) * len(rows) ** 2)
-    errors = _errors(covariance, clustering.count - 1, np.random.default_rng(seed))
-    weights = np.eye(len(means))
-    scale = float(np.abs(rows).max(initial=0.0))
-    figures = _Figures(means, covariance, errors, winner, level, scale, _step(rows))
-    gain = None
+    worst = _figures(rows, clustering, level, seed)
+
+    def in_best_case_of(variant: int) -> _Figures:
+        if (highest[:, variant] == rows[:, variant]).all():
+            return worst
+        return _figures(np.where(columns == variant, highest, rows), clustering, level, seed)
+
+    weights, gain = np.eye(len(means)), None
     if baseline is not None and gained is not None:
-        gain = figures.of(weights - weights[baseline])
+        gain = in_best_case_of(baseline).of(winner, weights - weights[baseline])
     return Selection(
         **known,
         **how,
-        contenders=_contenders(means, errors, level, covariance, scale, _step(rows)),
-        mean=_of_shares(figures.of(weights), rows, winner, clustering, level),
+        contenders=tuple(one for one in range(len(means)) if not in_best_case_of(one).is_beaten(one)),
+        mean=_of_shares(worst.of(winner, weights), rows, winner, clustering, level),
         gain=gain,
         method="multiple comparisons with the best; hybrid estimates of the winner",
         reason=None,
@@ -166,56 +180,63 @@ def _unknown(naive: float) -> WinnersFigure:
 
 
 def _errors(covariance: FloatArray, df: int, rng: np.random.Generator) -> FloatArray:
-    """Draw errors of the means, shape (DRAWS, K): multivariate t, since the covariance is estimated."""
+    """Draw errors of the means, shape (K, DRAWS): multivariate t, since the covariance is estimated."""
     size, axes = np.linalg.eigh(covariance)
     normal = rng.standard_normal((DRAWS, len(size))) * np.sqrt(np.maximum(size, 0.0)) @ axes.T
     drawn: FloatArray = normal / np.sqrt(rng.chisquare(df, DRAWS) / df)[:, None]
-    return drawn
+    return np.ascontiguousarray(drawn.T)  # those of each variant together
 
 
-def _contenders(
-    means: FloatArray, errors: FloatArray, level: float, covariance: FloatArray, scale: float, step: float
-) -> tuple[int, ...]:
-    """Return the variants that no other one beats by more than chance explains, if all were as good.
-
-    Where all differences of two variants are equal, the one with the lower mean is beaten. A lead counts less by a
-    `step`, as in McNemar's corrected test: of yes/no metrics, four examples to none are no sure lead.
-    """
-    kept, variances, errors = [], np.diag(covariance), np.ascontiguousarray(errors.T)  # of each variant together
-    sure = min(1.0, level + 2 * np.sqrt(level * (1 - level) / DRAWS))  # the draws' quantile may be too low by chance
-    for variant, mean in enumerate(means):
-        spread = np.sqrt(np.maximum(0.0, variances + variances[variant] - 2 * covariance[variant]))
-        varies = spread > 1e-9 * scale
-        ahead = means - mean
-        beaten = bool((ahead[~varies] > 1e-9 * scale).any())
-        if varies.any() and not beaten:
-            largest = ((errors[varies] - errors[variant]) / spread[varies, None]).max(axis=0)
-            beaten = bool(((ahead[varies] - step) / spread[varies]).max() > np.quantile(largest, sure))
-        if not beaten:
-            kept.append(variant)
-    return tuple(kept)
+def _figures(rows: FloatArray, clustering: Clustering, level: float, seed: int) -> "_Figures":
+    means = rows.mean(axis=0)
+    sums = cluster_sums((rows - means).T, clustering)
+    covariance = sums @ sums.T * clustering.count / ((clustering.count - 1) * len(rows) ** 2)
+    return _Figures(
+        means=means,
+        covariance=covariance,
+        errors=_errors(covariance, clustering.count - 1, np.random.default_rng(seed)),
+        level=level,
+        scale=float(np.abs(rows).max(initial=0.0)),
+        step=_step(rows),
+    )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Figures:
     means: FloatArray
     covariance: FloatArray
     errors: FloatArray
-    winner: int
     level: float
     scale: float
     step: float  # between means that are possible, by which leads of yes/no metrics are too round
 
-    def of(self, weights: FloatArray) -> WinnersFigure:
+    def is_beaten(self, variant: int) -> bool:
+        """Return whether another variant beats this one by more than chance explains, if all were as good.
+
+        Where all differences of two variants are equal, the one with the lower mean is beaten. A lead counts less by a
+        `step`, as in McNemar's corrected test: of yes/no metrics, four examples to none are no sure lead.
+        """
+        variances, errors = np.diag(self.covariance), self.errors
+        sure = min(1.0, self.level + 2 * np.sqrt(self.level * (1 - self.level) / DRAWS))  # the draws' may be too low
+        spread = np.sqrt(np.maximum(0.0, variances + variances[variant] - 2 * self.covariance[variant]))
+        varies, ahead = spread > 1e-9 * self.scale, self.means - self.means[variant]
+        if (ahead[~varies] > 1e-9 * self.scale).any():
+            return True
+        if not varies.any():
+            return False
+        largest = ((errors[varies] - errors[variant]) / spread[varies, None]).max(axis=0)
+        return bool(((ahead[varies] - self.step) / spread[varies]).max() > np.quantile(largest, sure))
+
+    def of(self, winner: int, weights: FloatArray) -> WinnersFigure:
         """Return the winner's figure, where the figure of each variant is a row of weights, shape (K, K), of the
         means."""
-        naive = float(weights[self.winner] @ self.means)
-        with_means = self.covariance @ weights[self.winner]
-        variance = float(weights[self.winner] @ with_means)
+        naive = float(weights[winner] @ self.means)
+        with_means = self.covariance @ weights[winner]
+        variance = float(weights[winner] @ with_means)
         if is_rounding(np.sqrt(max(0.0, variance)), self.scale):
             return _unknown(naive)
         error = float(np.sqrt(variance))
-        low, high = self._bounds(naive, with_means / variance)
+        low, high = self._bounds(winner, naive, with_means / variance)
         least = (1 - self.level) / 10
         reach = error * self._simultaneous(weights, 1 - least)
         rest = 1 - (1 - self.level - least) / (1 - least)
@@ -225,14 +246,14 @@ class _Figures:
 
         return WinnersFigure(naive=naive, corrected=at(0.5), low=at((1 + rest) / 2), high=at((1 - rest) / 2))
 
-    def _bounds(self, naive: float, slopes: FloatArray) -> tuple[float, float]:
+    def _bounds(self, winner: int, naive: float, slopes: FloatArray) -> tuple[float, float]:
         """Return between which values the figure had to be for this variant to win, given the rest of the data.
 
         `slopes`, shape (K,), say how each mean moves with the figure.
         """
-        is_later = np.arange(len(self.means)) > self.winner  # those need not be beaten, but equalled
-        lead = self.means[self.winner] - self.means + np.where(is_later, self.step / 2, -self.step / 2)
-        slope = slopes[self.winner] - slopes
+        is_later = np.arange(len(self.means)) > winner  # those need not be beaten, but equalled
+        lead = self.means[winner] - self.means + np.where(is_later, self.step / 2, -self.step / 2)
+        slope = slopes[winner] - slopes
         ends = naive - np.divide(lead, slope, out=np.zeros_like(lead), where=np.abs(slope) > 1e-9)
         low = ends[slope > 1e-9].max(initial=-np.inf)
         return float(low), float(ends[slope < -1e-9].min(initial=np.inf))
@@ -241,7 +262,7 @@ class _Figures:
         """Return the quantile of the largest error of all variants' figures, in standard errors."""
         spread = np.sqrt(np.maximum(0.0, np.einsum("ij,jk,ik->i", weights, self.covariance, weights)))
         varies = spread > 1e-9 * self.scale
-        return float(np.quantile(np.abs(self.errors @ weights[varies].T / spread[varies]).max(axis=1), level))
+        return float(np.quantile(np.abs(weights[varies] @ self.errors / spread[varies, None]).max(axis=0), level))
 
 
 def _mean_at(probability: float, naive: float, error: float, low: float, high: float, reach: float) -> float:

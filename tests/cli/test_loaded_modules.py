@@ -51,7 +51,7 @@ NEEDED: dict[str, set[str]] = {
     "diff kept-long kept-brief": STORE,
     "diff kept-brief kept-long": {*SPECS, "numpy", "scipy"},  # nothing has compared them so
     "flaky kept": {*FILES, *SPECS, "yaml"},
-    "best kept --metric contains": {*FILES, *SPECS},
+    "best kept --metric contains": {*FILES, *SPECS, "scipy"},
     "sql select\t1": RELATIONS,
     "explain release": STORE,
     "dataset ls": SPECS,

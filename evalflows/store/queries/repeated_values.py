@@ -16,6 +16,7 @@ select experiment_id, snapshot_id,
 from experiments
 where coalesce(dataset_name, snapshot_id) = $1 and started_at < $2 and run_group is distinct from $3
       and concat_ws(' ', target_version, application_version) is distinct from $4
+      and ($5 is null or concat_ws(' ', target_version, application_version) = $5)
 order by started_at, experiment_id
 """
 
@@ -76,6 +77,7 @@ class Repeated:
     """What a dataset's examples, as a snapshot has them, were observed to be."""
 
     experiments: Sequence[str]  # ids
+    n_systems: int  # versions of target and application in these
     values: Sequence[RepeatedValues]
 
 
@@ -86,20 +88,21 @@ def repeated_values(
     before: datetime,
     run_group: str | None = None,
     system: str | None = None,
+    only_system: str | None = None,
 ) -> Repeated:
     """Return the values of the examples of an experiment, in all experiments on its dataset that started `before`.
 
     An example counts only with the same inputs and references; a `run_group` and a `system`, its versions
-    of target and application, do not count.
+    of target and application, do not count. With `only_system`, no other versions count.
     """
     dataset = experiment.dataset_name or experiment.snapshot_id
-    (runs,) = ask(store, (_EXPERIMENTS, [dataset, before, run_group, system]))
+    (runs,) = ask(store, (_EXPERIMENTS, [dataset, before, run_group, system, only_system]))
     if not runs:
-        return Repeated(experiments=(), values=())
+        return Repeated(experiments=(), n_systems=0, values=())
     ids, snapshots, systems = (list(column) for column in zip(*runs, strict=True))
     owners = {"experiment_id": ids, "snapshot_id": [*{*snapshots, experiment.snapshot_id}]}
     with store.reading(only=owners):
         values = ask_records(
             store, RepeatedValues, _VALUES, [experiment.snapshot_id, ids, snapshots, systems, [*{*snapshots}]]
         )
-    return Repeated(experiments=ids, values=values)
+    return Repeated(experiments=ids, n_systems=len({*systems}), values=values)

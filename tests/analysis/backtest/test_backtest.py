@@ -80,9 +80,14 @@ def test_what_is_of_other_examples_or_lacks_a_metric_or_is_not_complete_makes_no
     past.experiment(
         right, target_version="e", dataset_name="another", examples=[*(f"e{i}" for i in range(25)), *"uvwxy"]
     )
-    (found,) = held(past).decisions
-    assert (found.candidate, found.baseline, found.n_shared) == ("exp-004", "exp-000", 25)
+    (decision,) = held(past).decisions
+    assert (decision.candidate, decision.baseline, decision.n_shared) == ("exp-004", "exp-000", 25)
     assert held(past, guard(min_examples=26)).decisions == []
+    anew = [f"y{i}" for i in range(30)]
+    past.experiment(right, target_version="f", dataset_name=past.rows[0].dataset_name, examples=anew)
+    found = held(past, replicates=5)
+    assert len(found.decisions) == 1 and found.simulated and found.simulated.pairs == 1
+    assert "1 pair with fewer than 20 shared examples (min_examples) was left out" in found.sentences
 
 
 def test_the_baseline_of_that_time_comes_first_and_is_called_so() -> None:

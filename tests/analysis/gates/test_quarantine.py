@@ -190,3 +190,24 @@ def test_mistakes_in_a_quarantine_are_one_line() -> None:
     held = past.experiment({"right": np.array([True, False])}, spec=past.spec(quarantine=[rule(until="2100-01-01")]))
     with pytest.raises(InputError, match="got by_noise and gate 'release' in batches"):
         decide_on(held.experiment_id, row.experiment_id, guard(batch=10))
+
+
+def test_a_named_experiment_has_the_figures_of_its_own_version() -> None:
+    past, steady = Past(repetitions=6), np.ones((60, 6), dtype=bool)
+    some, many = steady.copy(), steady.copy()
+    some[:3, ::2], many[:24, ::2] = False, False
+    for version, scores in (("v1", some), ("v2", many), ("v1", some)):
+        past.experiment({"right": scores}, target_version=version, name=f"{version}-{len(past.rows)}")
+
+    def noise(experiment: int | None) -> tuple[str, set[str], float]:
+        row = past.rows[experiment or 0]
+        report = flaky_report(past.store, row, own_version=experiment is not None)
+        (metric,) = report.metrics
+        return report.sentences[0], {one.example_id for one in metric.flaky}, metric.half_width()
+
+    first, of_first, width = noise(0)
+    assert first.startswith("figures of the version of v1-0, from 2 experiments on ") and of_first == {"e0", "e1", "e2"}
+    second, _, wide = noise(1)
+    assert second.startswith("figures of the version of v2-1, from 1 experiment on ") and wide > 2 * width
+    pooled, _, between = noise(None)
+    assert pooled.startswith("figures pooled over 2 versions, from 3 experiments on ") and width < between < wide

@@ -142,6 +142,19 @@ def end_quickly() -> None:
     atexit.register(_end_quickly)
 
 
+@cache
+def flush_at_exit() -> None:
+    """At exit, write what open files have not yet: without the last searches, those in cycles would lose it."""
+    atexit.register(_flush)
+
+
+def _flush() -> None:
+    for one in gc.get_objects():
+        if type(one) in (io.TextIOWrapper, *WRITERS):
+            with suppress(ValueError, OSError):  # it is closed, or its file cannot be written
+                one.flush()
+
+
 def _end_quickly() -> None:
     gc.freeze()
     with suppress(OSError, ValueError):

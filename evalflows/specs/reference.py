@@ -17,6 +17,7 @@ from typing import Any
 from evalflows.specs.code_versions import code_parts, fault_text
 from evalflows.specs.errors import InputError
 from evalflows.specs.permitted import check_code, check_module, check_step
+from evalflows.specs.process_memory import flush_at_exit
 
 _SOURCES: Mapping[str, Mapping[str, str]] = {
     "evalflows.evaluators.composite": {"MetricPart": "Part"},
@@ -59,6 +60,8 @@ def load(reference: str, fits: Callable[[object], bool] = callable) -> Any:
     if not module_name or not name:
         raise InputError(f"{reference!r}: wanted 'module:name'")
     check_module(reference, module_name)
+    if module_name.partition(".")[0] != "evalflows":
+        flush_at_exit()
     try:
         loaded: Any = importlib.import_module(module_name)
     except Exception as error:  # a user's module may raise anything on import

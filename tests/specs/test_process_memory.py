@@ -2,6 +2,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from evalflows.specs.process_memory import with_one_stack
 
@@ -21,7 +22,7 @@ with without_collection():
 """
 
 
-def test_at_exit_python_searches_for_cycles_only_if_one_may_have_something_to_do(tmp_path):
+def test_at_exit_python_searches_for_cycles_only_if_one_may_have_something_to_do(tmp_path: Path) -> None:
     def ends(more: str = "") -> str:
         return subprocess.run(
             [sys.executable, "-c", PROGRAM + more], cwd=tmp_path, capture_output=True, text=True, check=True
@@ -35,10 +36,17 @@ def test_at_exit_python_searches_for_cycles_only_if_one_may_have_something_to_do
     assert ends("import io; kept.bytes = io.BufferedWriter(io.BytesIO()); kept.bytes.detach()") == "searched "
     assert ends("import duckdb; kept.connection = duckdb.connect()") == "searched "
     looks = "process_memory._has_ends = lambda: os.write(1, b'looked ')"
-    assert ends(f"from evalflows.specs import process_memory; process_memory.end_quickly(); {looks}") == "frozen "
+    quick = f"from evalflows.specs import process_memory; process_memory.end_quickly(); {looks}"
+    assert ends(quick) == "frozen "
+    (tmp_path / "own.py").write_text(
+        "class Own:\n    def __init__(self): self.me, self.file = self, open('own.txt', 'w')\n"
+    )
+    own = "from evalflows.specs.reference import load; Own = load('own:Own'); Own().file.write('whole')"
+    assert ends(f"{quick}; {own}") == "frozen "
+    assert (tmp_path / "own.txt").read_text() == "whole"
 
 
-def test_no_call_below_one_stack_maps_memory():
+def test_no_call_below_one_stack_maps_memory() -> None:
     def call_often() -> int:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         for _ in range(500):

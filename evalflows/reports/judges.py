@@ -275,7 +275,10 @@ class JudgeReport:
         return warnings
 
     def _label(self, label: Any) -> str:
-        return NAMES.get(label, str(label)) if self.observed["kind"] == "yes_no" else str(label)
+        kind, sides = self.observed["kind"], self.observed.get("sides")
+        if kind == "pairs" and sides:
+            return str({"left": sides[0], "right": sides[1]}.get(label, label))
+        return NAMES.get(label, str(label)) if kind == "yes_no" else str(label)
 
     def _mean(self, mean: Mapping[str, Any]) -> tuple[str, str]:
         if self.observed["kind"] == "numbers":

@@ -172,15 +172,16 @@ def _why_undecided(test: DifferenceTest, p_adjusted: float, n_tests: int, adjust
         return no_difference(estimate.n_pairs)
     p = estimate.p_value if estimate.p_value is not None else p_adjusted
     if p > 1 - estimate.confidence_level:
-        return disagreeing_test(p)
+        return disagreeing_test(p, estimate.confidence_level)
     if p_adjusted > 1 - estimate.confidence_level:
         text = adjusted_p_text(p, p_adjusted, n_tests, adjustment)
         return Reason("not_significant_after_adjustment", text)
     return why_missing(test)
 
 
-def disagreeing_test(p: float) -> Reason:
-    text = f"the interval excludes zero, but the test is not significant (p = {p:.3f})"
+def disagreeing_test(p: float, confidence_level: float) -> Reason:
+    level = f"{1 - confidence_level:.3g}"
+    text = f"the interval excludes zero, but the test is not significant at {level} (p = {p:.3f})"
     return Reason("interval_and_test_disagree", text)
 
 

@@ -218,8 +218,9 @@ class LabelledTexts:
 def to_label(store: Store, reference: str, metric: str, people_metric: str, since: date | None = None) -> Unlabelled:
     """Return the judged runs of an experiment, or traces of a trace evaluation that began on a day or later, in random
     order (`lot`). Raise InputError for an unknown metric, and for what has neither runs nor traces."""
-    if is_comparison(store, reference):
-        raise InputError(f"{reference!r}: got a comparison, wanted an experiment or a trace evaluation")
+    if _subject(store, reference, metric)[1] == "pairs":
+        where = "pairs are labelled on the page Review, or by the column `winner` of an imported file"
+        raise InputError(f"{reference!r}: got pairs of answers, wanted an experiment or a trace evaluation; {where}")
     if evaluation := find_trace_evaluation(store, reference):
         identity, name = evaluation
         query, values = _TRACES_TO_LABEL, [identity, metric, people_metric, (since or date.min).isoformat()]

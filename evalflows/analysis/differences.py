@@ -42,7 +42,7 @@ from evalflows.analysis.pairing import (
 )
 from evalflows.analysis.rule_estimates import run_level_estimate
 from evalflows.analysis.rules import Estimate, Rule
-from evalflows.analysis.verdicts import DifferenceTest, Verdict, classify
+from evalflows.analysis.verdicts import MISSING_DECIDES, DifferenceTest, Verdict, classify
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import Adjustment
@@ -85,6 +85,8 @@ from evalflows.store.store import Store
 POWER = 0.8
 """The power of the minimum detectable effect: the usual one in planning trials."""
 
+NOTHING_DETECTABLE: Mapping[str, Any] = {"minimum_detectable_effect": None, "power": None}
+
 KINDS: dict[PassKind, Callable[..., FloatArray]] = {"pass@": pass_at_k, "pass^": pass_hat_k}
 
 T = TypeVar("T")
@@ -98,7 +100,7 @@ BRIEF_S = 0.001
 """Mean latencies below this are those of functions, not of services: their difference is that of the machine."""
 
 
-def detectable_effect_columns(difference: PairedDifference, paired: PairedMetric) -> dict[str, Any]:
+def detectable_effect_columns(difference: PairedDifference, paired: PairedMetric) -> Mapping[str, Any]:
     """Return the columns of a verdict's row with the minimum detectable effect and its power.
 
     It is that of a plan with as many pairs, if these are the past ones.
@@ -111,7 +113,7 @@ def detectable_effect_columns(difference: PairedDifference, paired: PairedMetric
     if is_yes_no and not variance and n > 1:
         variance = unseen_variance(n)
     if n < 2 or not variance:
-        return {"minimum_detectable_effect": None, "power": None}
+        return NOTHING_DETECTABLE
     smallest = smallest_detectable(
         n,
         variance,
@@ -121,7 +123,7 @@ def detectable_effect_columns(difference: PairedDifference, paired: PairedMetric
     )
     low, high = (is_yes_no and paired.yes_no_ends) or (0.0, 1.0)
     if (effect := (high - low) * smallest) > paired.scale.widest:  # no difference is as large
-        return {"minimum_detectable_effect": None, "power": None}
+        return NOTHING_DETECTABLE
     return {"minimum_detectable_effect": effect, "power": POWER}
 
 
@@ -601,7 +603,7 @@ class TestedMetric:
         return self.paired.slice if isinstance(self.paired, PairedMetric) else None
 
     @property
-    def detectable_effect(self) -> dict[str, Any]:
+    def detectable_effect(self) -> Mapping[str, Any]:
         """The columns of a verdict's row with the minimum detectable effect."""
         if isinstance(self.paired, PairedMetric):
             return detectable_effect_columns(self.test.estimate, self.paired)
@@ -633,7 +635,8 @@ def verdict_row(tested: TestedMetric, verdict: Verdict, decision_id: str | None 
         baseline_experiment_id=baseline.experiment_id,
         **asdict(verdict),
         **difference_columns(tested.test),
-        **tested.detectable_effect,
+        # missing values that could change the verdict leave larger differences undecided, too
+        **(NOTHING_DETECTABLE if verdict.reason_code in MISSING_DECIDES else tested.detectable_effect),
         **tested.counts,
     )
 

@@ -280,6 +280,7 @@ def _observed(judged: LabelledMetric, version: str, confidence_level: float) -> 
         "subject_id": judged.subject_id,
         "name": judged.name,
         "candidate": judged.candidate,
+        "sides": judged.sides,
         "people_metric": judged.people_metric,
         "evaluator": str(judgements.evaluator.iloc[0]),
         "evaluator_version": version,

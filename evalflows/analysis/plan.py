@@ -1137,8 +1137,8 @@ def _about_batches(calls: Sequence[PlannedCalls]) -> Iterator[str]:
     known = [(usd, batch) for usd, batch in pairs if usd is not None and batch is not None]
     saved = sum(usd - batch for usd, batch in known)
     if saved > 0:
-        left = sum(usd for usd, _ in known) - saved
-        yield f"in batches (`--batch`) these calls cost about {money(left)} USD: they are answered within a day"
+        left = money(sum(usd for usd, _ in known) - saved)
+        yield f"in batches (`--set mode=batch`) these calls cost about {left} USD: they are answered within a day"
 
 
 def _of_metric(plan: Plan, metric: MetricPlan) -> Iterator[str]:

@@ -291,6 +291,7 @@ class Units:
             confidence_level=confidence_level,
             binary=not is_weighted and bool(np.isin(numbers, (0.0, 1.0)).all()),
             bounds=None if is_weighted else (0.0, 1.0),  # weighted values may lie outside
+            complementary=not is_weighted,
         )
 
     def test(self, confidence_level: float, exclusion: Reason | None) -> DifferenceTest:

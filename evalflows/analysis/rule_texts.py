@@ -44,7 +44,7 @@ def why_open(rule: Rule, estimate: Estimate, verdict: Verdict | None, confidence
     if facts.n_missing:
         return _why_missing_matters(facts, could_flip=is_above or is_below)
     if is_above and facts.p_value is not None and facts.p_value > 1 - confidence_level:
-        return _after(disagreeing_test(facts.p_value))
+        return _after(disagreeing_test(facts.p_value, confidence_level))
     is_worse = rule.kind == "non_inferiority" and _is_significantly_worse(gain, verdict, confidence_level)
     text = "; significantly worse, and whether by more than the margin is open" if is_worse else ""
     needed = _needed_n(gain, confidence_level, threshold)

@@ -19,6 +19,8 @@ ADJUSTMENT_NAMES: dict[Adjustment, str] = {
 
 WORSE_WITHIN_MARGIN = "significantly worse, but not by more than the margin"
 
+MISSING_DECIDES: frozenset[ReasonCode] = frozenset({"missing_unbounded", "missing_could_flip"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DifferenceTest:
@@ -52,6 +54,21 @@ class DifferenceTest:
     def worst_case_tested_gain(self) -> tuple[float, float] | None:
         """Return the same over all possible missing values."""
         return self._turned(self._extremes[0].tested_low, self._extremes[1].tested_high) if self._extremes else None
+
+    @property
+    def missing_could_flip(self) -> bool:
+        """Whether missing values alone could make it better or worse, or undo that it is within the margin."""
+        if not self.n_missing:
+            return False
+        if self._extremes is None:
+            return True
+        lowest, highest = self._extremes
+        high = lowest.high if lowest.tested_high is None else lowest.tested_high
+        low = highest.low if highest.tested_low is None else highest.tested_low
+        if (high is not None and high < 0) or (low is not None and low > 0):
+            return True
+        gain = self.gain()
+        return self.margin is not None and gain is not None and gain[0] > -self.margin
 
     @property
     def _extremes(self) -> tuple[PairedDifference, PairedDifference] | None:
@@ -142,25 +159,29 @@ def adjusted_p_text(p: float, p_adjusted: float, n_tests: int, adjustment: Adjus
 
 def _why_undecided(test: DifferenceTest, p_adjusted: float, n_tests: int, adjustment: Adjustment) -> Reason:
     estimate, gain = test.estimate, test.tested_gain()
+    includes_zero = estimate.difference == 0 if gain is None else gain[0] <= 0 <= gain[1]
+    if includes_zero and test.missing_could_flip:
+        return why_missing(test)
     if gain is None and estimate.difference == 0:  # in each pair
         return Reason("no_significant_difference", f"{no_difference(estimate.n_pairs)}; {estimate.reason}")
     if gain is None:
         is_significant = p_adjusted <= 1 - estimate.confidence_level
         alone = "; p alone decides nothing" if is_significant else ""
         return Reason(estimate.reason_code or "no_interval", f"{estimate.reason or 'no interval'}{alone}")
-    if gain[0] <= 0 <= gain[1]:
+    if includes_zero:
         return no_difference(estimate.n_pairs)
     p = estimate.p_value if estimate.p_value is not None else p_adjusted
     if p > 1 - estimate.confidence_level:
-        return disagreeing_test(p)
+        return disagreeing_test(p, estimate.confidence_level)
     if p_adjusted > 1 - estimate.confidence_level:
         text = adjusted_p_text(p, p_adjusted, n_tests, adjustment)
         return Reason("not_significant_after_adjustment", text)
     return why_missing(test)
 
 
-def disagreeing_test(p: float) -> Reason:
-    text = f"the interval excludes zero, but the test is not significant (p = {p:.3f})"
+def disagreeing_test(p: float, confidence_level: float) -> Reason:
+    level = f"{1 - confidence_level:.3g}"
+    text = f"the interval excludes zero, but the test is not significant at {level} (p = {p:.3f})"
     return Reason("interval_and_test_disagree", text)
 
 
@@ -174,7 +195,7 @@ def no_difference(n_pairs: int) -> Reason:
 
 
 def why_missing(test: DifferenceTest) -> Reason:
-    """Return why missing values leave a difference undecided that is significant without them."""
+    """Return why missing values leave a difference undecided."""
     missing = f"{test.n_missing} pair{'s' * (test.n_missing != 1)} with a missing value"
     worst = test.worst_case_gain()
     if not test.is_bounded:

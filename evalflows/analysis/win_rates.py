@@ -499,7 +499,9 @@ def conclusion_of(test: DifferenceTest, at_level: DifferenceTest, n_tests: int) 
         return Verdict(conclusion="better" if worst[0] > 0 else "worse")
     alone = test.gain() or gain
     if alone[0] <= 0 <= alone[1]:
-        return Verdict.undecided(no_difference(test.estimate.n_pairs))
+        return Verdict.undecided(
+            why_missing(at_level) if at_level.missing_could_flip else no_difference(test.estimate.n_pairs)
+        )
     if gain[0] <= 0 <= gain[1]:
         level = f"{100 * at_level.estimate.confidence_level:.3g} %"
         text = f"the interval at {level}, for {n_tests} win rates (Bonferroni), includes no difference"

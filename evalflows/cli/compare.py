@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 BUILT_IN = "pairwise_preference"
 """The default judge, and the only one that takes criteria."""
 
+SMALL_RANKING = 6
+"""A ranking of at most so many systems is printed whole."""
+
 OF_JUDGES = {
     "judges": "judge",
     "connection": "connection",
@@ -153,14 +156,16 @@ def show_comparison(comparison_id: str, most: int, *, detail: Detail = None, for
 
 
 def comparison_sections(report: ComparisonReport, *, is_alone: bool = True) -> list[Section]:
-    """Return the verdicts, the ranking, the win rates over all examples and those of slices that differ, then what is
-    known of the judges. Below other results, only the verdicts stay however many lines there are."""
+    """Return the verdicts, the ranking of the judge that decides most pairs first, the win rates over all examples and
+    those of slices that differ, then what is known of the judges. Below other results, only the verdicts and a small
+    ranking stay however many lines there are."""
     verdicts, others = report.verdicts, report.remarks
     overall = [] if report.has_many_pairs else report.overall
     slices = [rate for rate in report.win_rates if not rate.is_overall]
     slices.sort(key=lambda rate: rate.conclusion not in ("better", "worse"))
     differing = sum(rate.conclusion in ("better", "worse") for rate in slices)
-    ranking = list(report.ranking) if report.has_ranking else []
+    ranking = report.ranking_by_decided if report.has_ranking else []
+    of_first = sum(row.metric == ranking[0].metric for row in ranking)  # of the judge that decides most
     biases = [Text(bias.text, style="yellow" if bias.passed is False else "") for bias in report.known_biases]
     biases.sort(key=lambda text: text.style != "yellow")
     errors = [Text(f"  {count} x {evaluator}: {error}", "yellow") for evaluator, error, count in report.errors]
@@ -175,7 +180,7 @@ def comparison_sections(report: ComparisonReport, *, is_alone: bool = True) -> l
             items=ranking,
             draw=lambda rows: _ranking(rows, wide=False),
             what="rank",
-            least=min(6, len(ranking)) * is_alone,
+            least=of_first if of_first <= SMALL_RANKING else SMALL_RANKING * is_alone,
             is_apart=True,
         ),
         Section(

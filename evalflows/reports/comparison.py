@@ -1,7 +1,7 @@
 """The report of a comparison: win rates, ratings and judge biases, and its judged pairs, one page at a time."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Literal
@@ -211,6 +211,9 @@ class JudgeBias:
 MAX_PAIRS = 20
 """Most pairs of systems that are written out in sentences, and in the narrow table."""
 
+ENOUGH_PAIRS, NEARLY_ALL = 20, 0.95
+"""The number of pairs, and the share of ties, from which a judge is said not to distinguish the answers."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonReport:
@@ -236,7 +239,7 @@ class ComparisonReport:
     @property
     def remarks(self) -> list[str]:
         """What the verdicts rest on, and what is missing."""
-        return [*self._graded(), *self._reasons(), *self._about_ratings(), *self._warnings()]
+        return [*self._graded(), *self._reasons(), *self._of_ties(), *self._about_ratings(), *self._warnings()]
 
     @property
     def verdicts(self) -> list[str]:
@@ -286,6 +289,15 @@ class ComparisonReport:
             for (metric, reason), pairs in undecided.items()
         ]
 
+    def _of_ties(self) -> Iterator[str]:
+        """Yield each judge that calls nearly all pairs ties."""
+        rates = [rate for rate in self.overall if not rate.length_controlled]
+        for metric, of_metric in grouped((rate.metric, rate) for rate in rates).items():
+            ties = sum(rate.ties for rate in of_metric)
+            pairs = ties + sum(rate.wins + rate.losses for rate in of_metric)
+            if pairs >= ENOUGH_PAIRS and ties >= NEARLY_ALL * pairs:
+                yield f"{metric} cannot distinguish these answers: {ties:,} of {pairs:,} pairs are ties"
+
     def _about_ratings(self) -> list[str]:
         """Return why there are no ratings, or why some have a weak prior, and whose."""
         guarded: dict[tuple[str, str], list[str]] = {}
@@ -305,6 +317,12 @@ class ComparisonReport:
         """The win rates over all examples, those that are decided first: the others may be cut."""
         found = [rate for rate in self.win_rates if rate.is_overall]
         return sorted(found, key=lambda rate: rate.conclusion not in ("better", "worse"))
+
+    @property
+    def ranking_by_decided(self) -> list[RankedExperiment]:
+        """The ranking, by the judges that decide most pairs first."""
+        decided = Counter(rate.metric for rate in self.overall if rate.conclusion in ("better", "worse"))
+        return sorted(self.ranking, key=lambda row: -decided[row.metric])
 
     @property
     def has_ranking(self) -> bool:

@@ -178,9 +178,10 @@ class JudgeReport:
         if "powered_mean" not in observed:
             return []
         what = f"{observed['candidate']} wins" if observed["candidate"] else "mean"
+        split = f", without {observed['n_split']} evenly split" if observed.get("n_split") else ""
         single = [
             (f"{what}, judge only", observed["judge_mean"], f"{observed['n_judged']} judgements"),
-            (f"{what}, labels only", observed["labels_mean"], f"{observed['n_labelled']} labelled"),
+            (f"{what}, labels only", observed["labels_mean"], f"{observed['labels_mean']['n']} labelled{split}"),
         ]
         rows = [(name, *self._mean(mean), basis) for name, mean, basis in single]
         if (why := observed["no_powered_mean"]) is None:
@@ -274,7 +275,10 @@ class JudgeReport:
         return warnings
 
     def _label(self, label: Any) -> str:
-        return NAMES.get(label, str(label)) if self.observed["kind"] == "yes_no" else str(label)
+        kind, sides = self.observed["kind"], self.observed.get("sides")
+        if kind == "pairs" and sides:
+            return str({"left": sides[0], "right": sides[1]}.get(label, label))
+        return NAMES.get(label, str(label)) if kind == "yes_no" else str(label)
 
     def _mean(self, mean: Mapping[str, Any]) -> tuple[str, str]:
         if self.observed["kind"] == "numbers":

@@ -47,7 +47,7 @@ def _not_searched(search: SliceSearch) -> str:
 
 
 def _stand_out(search: SliceSearch) -> str:
-    n = len(search.found)
+    n = len({departing.slice for departing in search.found})  # some in several metrics
     return f"{n or 'no'} slice{'s stand' if n > 1 else ' stands'} out from the overall difference"
 
 
@@ -94,15 +94,20 @@ def where_lines(search: SliceSearch) -> list[str]:
     if not search.n_slices:
         return []
     lines = [f"{_stand_out(search)}: {_searched(search)}"]
-    others: dict[str, list[str]] = {}
+    others: dict[str, dict[str, list[str]]] = {}
     for departing in search.found:
         metric, slice_, n, there, elsewhere, p, word = slice_cells(departing)
         if departing.got_worse:
             departs = f"{metric} {there} in {n} examples, {elsewhere} elsewhere (p adj. of the departure {p})"
             lines.append(f"worse than elsewhere in {slice_}: {departs}")
         else:
-            others.setdefault(word, []).append(slice_)
-    return [*lines, *(f"{word} in {_in_brief(slices)}" for word, slices in others.items())]
+            others.setdefault(word, {}).setdefault(slice_, []).append(metric)
+    are_several = len(search.metrics) > 1
+    named = {
+        word: [f"{slice_} ({', '.join(of)})" if are_several else slice_ for slice_, of in slices.items()]
+        for word, slices in others.items()
+    }
+    return [*lines, *(f"{word} in {_in_brief(slices)}" for word, slices in named.items())]
 
 
 def _in_brief(slices: Sequence[str]) -> str:

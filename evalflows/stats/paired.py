@@ -134,6 +134,7 @@ class PairedDifferences:
     binary: bool
     bounds: tuple[float, float]  # the lowest and highest possible value; infinite if unknown
     rare_values: bool  # whether the interval allows for values that were not drawn
+    complementary: bool  # whether what the candidate gains in a pair, the baseline loses
     too_few: str | None  # why there are too few pairs for an interval and a p-value
     difference: FloatArray  # shape (R,); nan without pairs
     error: FloatArray  # shape (R,): the standard error that the interval is based on; 0 without variation
@@ -181,7 +182,8 @@ class PairedDifferences:
         """Return the two-sided intervals, each end of shape (R,); infinite where there is none.
 
         In known bounds they allow for values that were not drawn: a pair whose candidate has the worst value, with the
-        largest baseline of all pairs, and one whose candidate has the best value, with the smallest.
+        largest baseline of all pairs, and one whose candidate has the best value, with the smallest; of complementary
+        sides, a pair wholly lost and one wholly gained.
 
         Raise ValueError for a confidence level not between 0 and 1.
         """
@@ -207,8 +209,8 @@ class PairedDifferences:
     @property
     def _extremes(self) -> tuple[FloatArray, FloatArray]:
         """The smallest and the largest difference of a pair that was not drawn, each of shape (R,)."""
-        if self.binary:
-            return np.full(len(self.error), -1.0), np.full(len(self.error), 1.0)
+        if self.binary or self.complementary:
+            return np.full(len(self.error), -self.widest), np.full(len(self.error), self.widest)
         return self.bounds[0] - self.baseline.max(axis=1), self.bounds[1] - self.baseline.min(axis=1)
 
     def tested_interval_at(self, confidence_level: float) -> tuple[FloatArray, FloatArray]:
@@ -316,6 +318,7 @@ def paired_difference(
     binary: bool = False,
     bounds: tuple[float, float] | None = None,
     rare_values: bool = True,
+    complementary: bool = False,
 ) -> PairedDifference:
     """Return the mean of `candidate` minus that of `baseline`, both finite, of shape (n,), and matched by position.
 
@@ -336,7 +339,9 @@ def paired_difference(
     there is none. If they vary, other numbers than 0 and 1 with bounds have the interval of Gaffke
     (`stats.bounded_means`), which allows for rare values that were not drawn; with clusters, each end is the farther
     one of it and of t. The p-value needs no such allowance, since it is of no difference at all. Without `rare_values`
-    the interval is that of t too. With fewer than two pairs or clusters, there is neither interval nor p-value.
+    the interval is that of t too. Sides are `complementary` if each pair shares out the same sum, as a win rate does:
+    then a pair that was not drawn may have been lost or gained wholly, even if all drawn ones are ties. With fewer than
+    two pairs or clusters, there is neither interval nor p-value.
 
     Raise ValueError for a nan or inf, a shape other than (n,), vectors or clusters of different lengths, a nan among
     the clusters, a confidence level not between 0 and 1, with `binary` for a value other than 0 and 1, for bounds not
@@ -345,7 +350,9 @@ def paired_difference(
     sides = vector("candidate", candidate), vector("baseline", baseline)
     same_length(*sides)
     sides = sides[0][None], sides[1][None]
-    single = paired_differences(*sides, clusters, binary=binary, bounds=bounds, rare_values=rare_values)
+    single = paired_differences(
+        *sides, clusters, binary=binary, bounds=bounds, rare_values=rare_values, complementary=complementary
+    )
     return single.at(confidence_level)
 
 
@@ -357,6 +364,7 @@ def paired_differences(
     binary: bool = False,
     bounds: tuple[float, float] | None = None,
     rare_values: bool = True,
+    complementary: bool = False,
 ) -> PairedDifferences:
     """Return `paired_difference` of each row of `candidate` and `baseline`, both of shape (R, n).
 
@@ -396,6 +404,7 @@ def paired_differences(
         binary=binary,
         bounds=bounds or (-math.inf, math.inf),
         rare_values=rare_values,
+        complementary=complementary,
         too_few=few,
         difference=means_of(differences) if n else np.full(count, np.nan),
         error=error,

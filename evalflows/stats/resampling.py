@@ -250,10 +250,9 @@ def figure_difference(
     interval, p_value, warning = None, None, None
     if isinstance(spread, _Spread):
         if spread.carried_by < FEW_CARRY:
-            units = "clusters" if difference.is_clustered else "examples"
-            warning = (
-                f"about {spread.carried_by:.0f} {units} carry the difference: it may vary more than its interval says"
-            )
+            few, unit = f"{spread.carried_by:.0f}", "cluster" if difference.is_clustered else "example"
+            carry = f"{unit} carries" if few == "1" else f"{unit}s carry"
+            warning = f"about {few} {carry} the difference: it may vary more than its interval says"
         interval = proportions.clipped(_skewed(difference.value, spread, level), lowest - highest, highest - lowest)
         p_value = float(
             means.skewed_t_p_value(

@@ -34,7 +34,7 @@ LimitChange = Literal["began", "grown", "refused", "refused_waiting"]
 
 ReasonCode = Literal[
     # the interval or the test is inconclusive
-    "no_significant_difference",  # the interval includes zero
+    "no_significant_difference",  # the interval includes zero, whatever the missing values are
     "interval_includes_bound",  # of a gate's rule: the interval includes the margin or the threshold
     "worse_but_maybe_within_margin",  # significantly worse, and whether by more than the margin is open
     "worse_within_margin",  # no worse or equivalent by the margin, and significantly worse

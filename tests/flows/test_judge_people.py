@@ -249,6 +249,9 @@ def test_preferences_of_people_are_held_against_a_comparison() -> None:
     import_labels(Store(), write_csv("pairs.csv", rows), metric="preference")
     report = weighed("cmp-1", "preference")
     assert report.observed["kind"] == "pairs" and report.observed["candidate"] == "new"
+    assert report.confusion is not None and report.confusion[0][1:4] == ["judge: old", "judge: tie", "judge: new"]
+    with pytest.raises(InputError, match="pairs are labelled on the page Review"):
+        next_to_label("cmp-1", "preference", "preference", 10)
     assert report.observed["agreement"]["n"] == 50 and report.passed is True
     wins = sum(winner == "right" for winner in truth.values()) / 90
     assert report.observed["powered_mean"]["low"] < wins < report.observed["powered_mean"]["high"]

@@ -102,6 +102,15 @@ def test_standings_are_of_all_examples_the_best_first(store: Store) -> None:
     assert (found[1].wins, found[1].losses, found[1].ties) == (1, 2, 3)
 
 
+def test_a_judge_of_ties_alone_comes_last_and_is_said_to_distinguish_nothing(store: Store) -> None:
+    ties = to_json(COUNTS | {"wins": 0, "losses": 0, "ties": 30})
+    of_ties = verdict(metric="always ties", **UNDECIDED | {"settings": ties})
+    found = report(store, verdict(), of_ties, rating(0, 1), rating(1, 1, metric="always ties"))
+    assert [row.metric for row in found.ranking_by_decided] == ["preference", "always ties"]
+    assert "always ties cannot distinguish these answers: 30 of 30 pairs are ties" in found.sentences
+    assert not any(sentence.startswith("preference cannot") for sentence in found.sentences)
+
+
 def test_another_comparison_has_no_part_in_it(store: Store) -> None:
     other = Compared(store, comparison_id="cmp-2", examples=("q9",))
     other.judge("q9", "failed", error="not mine")

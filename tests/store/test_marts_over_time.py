@@ -320,6 +320,10 @@ def test_a_pairwise_judge_has_the_biases_of_its_comparisons(store: Store, make: 
         make("checks", check_id=name, name=name, passed=passed, **checked)
         for name, passed in (("flip_share", False), ("position_preference", True), ("self_consistency", None))
     ]
+    longer = '{"share": 0.67, "low": 0.63, "high": 0.71}'
+    checks.append(make("checks", check_id="l", name="length_preference", passed=None, observed=longer, **checked))
     store.append("checks", "cmp-1", "p", checks)
     columns = "kind, biases, biases_found, biases_absent, biases_unknown, biases_reason, repeat_agreement"
-    assert found(store, f"select {columns} from judge_health") == [("pair", ["flip_share"], 1, 1, 1, None, 0.5)]
+    assert found(store, f"select {columns} from judge_health") == [
+        ("pair", ["flip_share", "length_preference"], 2, 1, 1, None, 0.5)
+    ]

@@ -64,6 +64,10 @@ LEFT_OUT = ("ties", "half ties", "flipped", "missing", "failed outputs", "not ap
 _PREFERENCE_METRICS = "select distinct metric from comparisons where comparison_id = ? order by metric"
 
 
+Named = tuple[str, tuple[str, str] | None, bool]
+"""A name, the names of left and right in a comparison of two, and whether left is the candidate."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledMetric:
     """One metric of an experiment, a comparison or a trace evaluation, with its human labels."""
@@ -72,6 +76,7 @@ class LabelledMetric:
     name: str  # of a trace evaluation with the days from which the judgements are
     subjects: Subjects
     candidate: str | None  # for a comparison of two: the experiment whose wins are counted
+    sides: tuple[str, str] | None  # for a comparison of two: the names of left and right
     metric: str
     people_metric: str
     judgements: "pd.DataFrame"  # unit, evaluator, evaluator_version, judge_model, value, label, status, rate, together
@@ -92,7 +97,7 @@ def judged_in(store: Store, identity: str, subjects: Subjects, metric: str, peop
     Of a trace evaluation it has the days from the first to the last of which people labelled something that counts:
     labels of one week say nothing of the judge's mean in another.
     """
-    (name, candidate, forward), queries = _NAMED[subjects](store, identity), _HUMAN[subjects]
+    (name, sides, forward), queries = _NAMED[subjects](store, identity), _HUMAN[subjects]
 
     def read() -> tuple["pd.DataFrame", "pd.DataFrame", Sequence[str]]:
         of_days = (_LABELLED_DAYS, [identity, metric, people_metric])
@@ -116,7 +121,8 @@ def judged_in(store: Store, identity: str, subjects: Subjects, metric: str, peop
         subject_id=identity,
         name=in_days(name, *days) if days else name,
         subjects=subjects,
-        candidate=candidate,
+        candidate=sides[not forward] if sides else None,
+        sides=sides,
         metric=metric,
         people_metric=people_metric,
         judgements=judgements,
@@ -156,33 +162,37 @@ def _subject(store: Store, reference: str, metric: str) -> tuple[str, Subjects]:
     return identity, "answers"
 
 
-def _of_runs(store: Store, identity: str) -> tuple[str, None, bool]:
+def _of_runs(store: Store, identity: str) -> Named:
     ((name,),) = store.query("select name from source.experiments where experiment_id = ?", [identity])
     return name, None, True
 
 
-def _of_pairs(store: Store, identity: str) -> tuple[str, str | None, bool]:
-    """Return the name, the candidate, and whether the candidate is left; no candidate for more than two experiments."""
+def _of_pairs(store: Store, identity: str) -> Named:
     query = "select name, experiments, baseline_experiment_id from source.comparison_sets where comparison_id = ?"
     ((name, experiments, baseline),) = store.query(query, [identity])
     if len(experiments) != 2:
         return name, None, True
     candidate = next(experiment for experiment in experiments if experiment != (baseline or experiments[0]))
-    ((candidate_name,),) = store.query("select name from source.experiments where experiment_id = ?", [candidate])
-    return name, candidate_name, candidate == min(experiments)
+    named = dict(
+        store.query(
+            "select experiment_id, name from source.experiments where list_contains(?, experiment_id)", [experiments]
+        )
+    )
+    left, right = sorted(experiments)
+    return name, (named[left], named[right]), candidate == left
 
 
-def _of_items(store: Store, identity: str) -> tuple[str, None, bool]:
+def _of_items(store: Store, identity: str) -> Named:
     found = find_trace_evaluation(store, identity)
     return found[1] if found else identity, None, True  # feedback that came with traces is of no evaluation
 
 
-_NAMED: Mapping[Subjects, Callable[[Store, str], tuple[str, str | None, bool]]] = {
+_NAMED: Mapping[Subjects, Callable[[Store, str], Named]] = {
     "answers": _of_runs,
     "pairs": _of_pairs,
     "items": _of_items,
 }
-"""What returns the name, the candidate, and whether values are of the candidate."""
+"""What returns the name, the sides, and whether values are of the candidate as they are stored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,8 +218,9 @@ class LabelledTexts:
 def to_label(store: Store, reference: str, metric: str, people_metric: str, since: date | None = None) -> Unlabelled:
     """Return the judged runs of an experiment, or traces of a trace evaluation that began on a day or later, in random
     order (`lot`). Raise InputError for an unknown metric, and for what has neither runs nor traces."""
-    if is_comparison(store, reference):
-        raise InputError(f"{reference!r}: got a comparison, wanted an experiment or a trace evaluation")
+    if _subject(store, reference, metric)[1] == "pairs":
+        where = "pairs are labelled on the page Review, or by the column `winner` of an imported file"
+        raise InputError(f"{reference!r}: got pairs of answers, wanted an experiment or a trace evaluation; {where}")
     if evaluation := find_trace_evaluation(store, reference):
         identity, name = evaluation
         query, values = _TRACES_TO_LABEL, [identity, metric, people_metric, (since or date.min).isoformat()]

@@ -109,3 +109,19 @@ def test_without_bounds_what_is_missing_could_be_anything() -> None:
     undecided = verdict(DifferenceTest(estimate=difference(0.1), n_missing=1))
     assert undecided.conclusion == "not_enough_evidence"
     assert undecided.reason == "1 pair with a missing value, and no declared range bounds the metric"
+
+
+@pytest.mark.parametrize(
+    ("lowest", "highest", "margin", "why"),
+    [
+        (-0.1, 0.03, None, "missing_could_flip"),  # they could make it worse,
+        (-0.03, 0.1, None, "missing_could_flip"),  # or better,
+        (-0.03, 0.03, None, "no_significant_difference"),  # or neither
+        (-0.03, 0.03, 0.05, "missing_could_flip"),  # without them it is within the margin
+    ],
+)
+def test_missing_values_leave_no_difference_open_where_they_could_make_it_one(
+    lowest: float, highest: float, margin: float | None, why: str
+) -> None:
+    cases = {"lowest": difference(lowest), "highest": difference(highest), "margin": margin}
+    assert verdict(DifferenceTest(estimate=difference(0.0), n_missing=5, **cases)).reason_code == why

@@ -89,6 +89,20 @@ def test_a_part_of_a_composite_that_applies_to_one_answer_alone_counts_as_missin
     assert verdict.worst_case_low == pytest.approx(worst.mean() - both["quality"].mean())
 
 
+def test_missing_values_that_could_flip_a_rule_are_why_its_metric_is_undecided() -> None:
+    """The candidate gives the same answers, except that 60 of 200 failed."""
+    past, right = Past(), np.arange(200.0) % 4 > 0
+    baseline = past.experiment({"right": right}, yes_no=["right"], target_version="old")
+    failed = np.where(np.arange(200) < 60, FAILED, right)
+    candidate = past.experiment({"right": failed}, yes_no=["right"], target_version="new")
+    reader, spec = MetricReader(past.store), past.spec()
+    alone = table(reader, spec, candidate, baseline)["right"]
+    one = evaluated(reader, spec, GateSpec(non_inferiority={"right": 0.05}), candidate, baseline)
+    (rule,), (verdict,) = one.rule_results, one.verdict_rows("dec")
+    assert rule.reason_code == verdict.reason_code == alone.reason_code == "missing_could_flip"
+    assert alone.minimum_detectable_effect is verdict.minimum_detectable_effect is None
+
+
 @pytest.mark.parametrize(("change", "why"), [(0.0, "no_significant_difference"), (-0.5, "no_spread")])
 def test_no_variation_without_a_range_leaves_everything_open(change: float, why: str) -> None:
     past, points = Past(), np.random.default_rng(0).integers(0, 9, 30).astype(float)

@@ -116,7 +116,7 @@ def test_a_goal_asks_for_a_rise_that_is_sure() -> None:
 def test_a_goal_of_any_rise_needs_the_test_to_agree() -> None:
     said, (text,) = ruled({"superiority": ["m"]}, difference(0.03, p_value=0.07))
     assert said == "NOT ENOUGH EVIDENCE"
-    assert text.endswith("; the interval excludes zero, but the test is not significant (p = 0.070)")
+    assert text.endswith("; the interval excludes zero, but the test is not significant at 0.05 (p = 0.070)")
 
 
 def test_what_is_missing_must_not_be_able_to_turn_it() -> None:

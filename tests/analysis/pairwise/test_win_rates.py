@@ -110,6 +110,11 @@ def test_repetitions_of_an_example_are_averaged() -> None:
     )
 
 
+def test_pairs_that_were_not_drawn_may_be_lost_or_won_even_if_all_drawn_ones_are_ties() -> None:
+    found, unseen = verdict_between(agreed_pairs(*["tie"] * N)), 1 - 0.025 ** (1 / N)
+    assert (found.difference, found.ci_low, found.ci_high) == pytest.approx((0.0, -unseen, unseen))
+
+
 def test_clusters_are_the_sampling_unit() -> None:
     wins = [1.0 if i % 20 < 14 else 0.0 for i in range(N)]
     winners = ["right" if won else "left" for won in wins]

@@ -47,9 +47,9 @@ with models as (
     where c.subject_kind = 'judge' and c.name = 'controls'
     qualify row_number() over (partition by j.version order by c.recorded_at desc, c.check_id) = 1
 ), biased as (
-    select c.evaluator_version, count(*) filter (not b.passed) as found, count(*) filter (b.passed) as absent,
-           count(*) filter (b.passed is null) as unknown,
-           list_sort(list(distinct b.bias) filter (not b.passed)) as biases
+    select c.evaluator_version, count(*) filter (b.found) as found, count(*) filter (not b.found) as absent,
+           count(*) filter (b.found is null) as unknown,
+           list_sort(list(distinct b.bias) filter (b.found)) as biases
     from judge_biases b
     join (select distinct comparison_id, metric, evaluator_version from staging.comparisons) c using (comparison_id, metric)
     group by c.evaluator_version

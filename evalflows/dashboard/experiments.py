@@ -26,7 +26,7 @@ from evalflows.reports.experiment_page import (
     items_of,
     related_experiments,
 )
-from evalflows.reports.experiment_report import experiments_report, overviews_of
+from evalflows.reports.experiment_report import experiments_report, overviews_of, spent_so_far
 from evalflows.reports.experiments import (
     NEWEST_FIRST,
     ListedExperiment,
@@ -273,6 +273,7 @@ def experiments_page(site: Site, query: Query) -> Page:
         chosen=chosen,
         columns=columns,
         scales={metric: _experiments_scale(found.experiments, metric) for metric in columns},
+        spent=spent_so_far(site.store, [one.experiment_id for one in found.experiments if one.cost_usd is None]),
         groups=_groups(found.experiments, sort),
         sort=sort,
         means_of=_means_of,

@@ -7,6 +7,7 @@ from evalflows.analysis.figures import figure
 from evalflows.analysis.judge_exclusions import excluded_metrics
 from evalflows.dashboard.charts import Point
 from evalflows.dashboard.rendering import Page, Query, Site, render
+from evalflows.reports.experiment_report import spent_so_far
 from evalflows.reports.metric_lines import Line, LinePoint, MetricLines, metric_lines, provider_changes
 from evalflows.reports.names import Version, versions_of
 from evalflows.store.store import no_experiments
@@ -43,6 +44,7 @@ def over_time_page(site: Site, query: Query) -> Page:
         points=_points(site, shown, shown.metric or "", lambda point: point.mean, told, provider),
         costs=_points(site, shown, "cost", lambda point: point.cost_usd, told, provider),
         latencies=_points(site, shown, "latency", lambda point: point.latency, told, provider),
+        spent=spent_so_far(site.store, [point.experiment_id for point in drawn if point.cost_usd is None]),
         provider=provider,
         excluded=excluded_metrics(site.store, groups),
         versions=versions,

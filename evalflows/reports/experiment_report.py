@@ -563,6 +563,15 @@ def overviews_of(store: Store, experiments: Sequence[str]) -> list[ExperimentOve
     return [replace(one, batched=by_batches.get(one.experiment_id)) for one in found] if by_batches else found
 
 
+def spent_so_far(store: Store, experiments: Sequence[str]) -> dict[str, str]:
+    """Return, by id, what is known to be spent in USD, and how exact that is, in experiments whose whole cost is not
+    known; those of which nothing is known are left out."""
+    if not experiments:
+        return {}
+    found = overviews(store, "is_one_of(experiment_id, $1)", [list(experiments)], experiments)
+    return {overview.experiment_id: figure for overview in found if (figure := overview.spent_figure) is not None}
+
+
 def _with_tried(store: Store, rows: Sequence[Sequence[Any]]) -> list[ExperimentOverview]:
     tried = dict(ask(store, (_TRIED, [[row[0] for row in rows]]))[0]) if rows else {}
     return [_counted(store, record_of(ExperimentOverview, row, tried=tried.get(row[0], 0))) for row in rows]

@@ -15,6 +15,9 @@ from click.testing import CliRunner
 
 from evalflows import run
 from evalflows.cli.main import cli
+from evalflows.dashboard.experiments import experiments_page
+from evalflows.dashboard.links import Links
+from evalflows.dashboard.rendering import Query, Site
 from evalflows.specs import ExperimentSpec
 from evalflows.store import Store
 from evalflows.store.queries.spending import spent_by_group
@@ -118,6 +121,8 @@ def test_what_an_application_has_reported_is_counted_though_requests_failed(
 
     def said_to_be(text: str) -> set[float]:
         """What each place says was spent; the pages and `show` share the text."""
+        listed = str(experiments_page(Site(store=store, links=Links()), Query({})).body)
+        assert f">{text.removesuffix(' USD')}<" in listed
         shown = said("show", "exp-1", "--all")
         assert text in shown and "not recorded" not in shown
         (experiment,) = json.loads(said("show", "exp-1", "--format", "json"))["experiments"]

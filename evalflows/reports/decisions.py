@@ -48,6 +48,14 @@ select metric, evaluator, evaluator_version, bool_or(judge_model is not null) fr
 where experiment_id = $1 and subject_kind = 'run' group by all order by all
 """
 
+_PARTS_MISSING = """
+select metric, experiment_id = $2 as is_candidate, count(*) filter (status in ('failed', 'not_attempted')) as missing,
+       count(*)
+from source.judgements
+where is_one_of(experiment_id, $1) and subject_kind = 'run' and turn is null and is_one_of(metric, $3)
+group by all having missing > 0 order by metric, is_candidate desc
+"""
+
 _SEARCH = "select (observed -> 'search')::varchar from source.checks where batch_id = $1 and name = 'slices'"
 
 SORTS = {
@@ -507,6 +515,7 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
     yield from (sentence for (sentence,) in uncommitted)
     yield from _of_inputs(store, candidate)
     yield from limits_of_figures(decision, candidate.spec, records_of(Tested, verdicts))
+    yield from _of_parts_left_out(store, decision, candidate, [side for side in sides if side])
     metrics = _metrics_of_rules(decision, candidate)
     specs = specs_with_steps(store, [side for side in sides if side])
     panels = {(panel.owner, panel.metric): panel for panel in panels_in(store, specs) if panel.metric in metrics}
@@ -536,6 +545,23 @@ def _of_inputs(store: Store, candidate: _Experiment) -> Iterator[str]:
             f"the {count} examples have {different} different inputs: equal ones count as independent, which narrows "
             "intervals (a cluster for each counts them together)"
         )
+
+
+def _of_parts_left_out(store: Store, decision: Decision, candidate: _Experiment, sides: Sequence[str]) -> Iterator[str]:
+    """Say which composites of the rules leave out missing parts, and of how many answers."""
+    named = {base_metric(metric_of(rule.metric)) for rule in decision.rules}
+    for composite in from_json(candidate.spec).get("composites", []):
+        if composite["name"] not in named or composite.get("missing") != "leave_out":
+            continue
+        with store.reading(only={"experiment_id": sides}):
+            values = [sides, candidate.experiment_id, [*composite["weights"]]]
+            (rows,) = ask(store, (_PARTS_MISSING, values))
+        counts = [
+            f"{n} of {count} scores of {metric} of the {'candidate' if is_candidate else 'baseline'}"
+            for metric, is_candidate, n, count in rows
+        ]
+        if counts:
+            yield f"{composite['name']}: missing parts are left out (missing: leave_out): {', '.join(counts)}"
 
 
 def _of_rule(rule: RuleOutcome, tested: Tested | None) -> Iterator[str]:

@@ -56,6 +56,20 @@ def test_equal_inputs_are_told_unless_clusters_count_them_together() -> None:
         assert [limit.partition(":")[0] for limit in limits(past, guard(0.2))] == said
 
 
+def test_a_composite_that_leaves_out_missing_parts_says_how_many() -> None:
+    past, right = Past(), passes(0.7, 100, 0)[:, 0].astype(float)
+    for failed in (0, 30):
+        parts = {"right": np.where(np.arange(100) < failed, FAILED, right), "polite": right}
+        past.experiment({**parts, "quality": right})
+    weights = {"name": "quality", "weights": {"right": 3, "polite": 1}}
+    gate = GateSpec.model_validate({"non_inferiority": {"quality": 0.2}})
+    for policy, said in (("leave_out", ["30 of 100 scores of right of the candidate"]), ("fail", [])):
+        composite = past.spec(composites=[weights | {"missing": policy}])
+        past.store.publish("experiments", "exp-001", [replace(past.rows[1], spec=composite.model_dump_json())])
+        found = [limit for limit in limits(past, gate, composite) if "left out" in limit]
+        assert [limit.rpartition(": ")[2] for limit in found] == said
+
+
 def test_the_difference_that_pairs_detect_fits_the_interval_of_the_rule() -> None:
     """Two of a hundred scores fell: the interval of non-inferiority allows for others that were not drawn."""
     past, old = Past(), np.full(100, 0.9)

@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from evalflows.analysis.differences import ExperimentPair, MetricReader
 from evalflows.analysis.figures import estimate_text
-from evalflows.analysis.pairing import Scale, scale_of
+from evalflows.analysis.pairing import Scale, at_places, filled, scale_of, with_missing
 from evalflows.specs.errors import MOST, InputError, names_to_choose
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.metric_names import MEASURES, TRIAL
 from evalflows.stats.selection import Selection, WinnersFigure, select_best
-from evalflows.store.queries.values import Mask, Values
+from evalflows.store.queries.values import Values
 from evalflows.store.records import ExperimentRow
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
@@ -131,11 +131,11 @@ def best_among(pairs: Sequence[ExperimentPair], chosen: str, base: int) -> Best:
     sign = 1.0 if spec.direction(chosen).higher_is_better else -1.0
     of_known = None if clusters is None else [clusters[place] for place in scored.places]
     ends = sorted(sign * end for end in scored.scale.bounds)
-    worst, highest = (np.where(scored.missing, end, sign * scored.values) for end in ends)
+    worst, highest = (filled(sign * scored.values, scored.missing, end) for end in ends)
     found = select_best(worst, highest, baseline=base, clusters=of_known, confidence_level=spec.confidence_level)
     return Best(
         metric=chosen,
-        variants=_variants(rows, names, found, sign * highest.mean(axis=0), scored.missing.sum(axis=0), sign),
+        variants=_variants(rows, names, found, sign * highest.mean(axis=0), (scored.missing > 0).sum(axis=0), sign),
         baseline_experiment_id=rows[base].experiment_id,
         baseline=names[rows[base].experiment_id],
         mean=_within(_signed(found.mean, sign), scored.scale.support),
@@ -158,7 +158,7 @@ class _Scored:
 
     places: npt.NDArray[np.intp]  # of the examples, in the first variant's snapshot
     values: Values
-    missing: Mask
+    missing: Values  # the share of each that is missing
     scale: Scale
     n_left_out: int
 
@@ -171,17 +171,17 @@ def _scored(pairs: Sequence[ExperimentPair], chosen: str, names: Mapping[str, st
     places = [dict(zip(pair.matched.baseline, pair.matched.candidate, strict=True)) for pair in pairs if pair.matched]
     common = np.array(sorted(reduce(lambda some, others: some & others.keys(), places, {*places[0]})), dtype=np.intp)
     of_all = [pair.values[chosen] for pair in pairs]
-    at = [[of_pair[place] for place in common] for of_pair in places]
-    values, failed = (
-        np.array([getattr(of, name)[chosen] for of, chosen in zip(of_all, at, strict=True)]).T
-        for name in ("values", "missing")
-    )
-    applies = (np.isfinite(values) | failed).any(axis=1)
-    missing = failed | ~np.isfinite(values)
+    at = [np.array([of_pair[place] for place in common], dtype=np.intp) for of_pair in places]
+    shared = [at_places(of, chosen) for of, chosen in zip(of_all, at, strict=True)]
+    applies = np.any([np.isfinite(of.values) | of.missing for of in shared], axis=0)
+    inapplicable_to_all = np.minimum.reduce([of.inapplicable_part for of in shared])
+    counted = [with_missing(of, inapplicable_to_all) for of in shared]
+    values = np.array([of.values for of in counted]).T
+    missing = np.where(np.isfinite(values), np.array([of.missing_part for of in counted]).T, 1.0)
     telling = [of for of in of_all if of.scored] or of_all  # the others do not tell what values are possible
     scale = scale_of(telling[0], pairs[0].spec, next((of for of in telling if not of.are_0_or_1), telling[0]))
     kept = applies & ~missing.any(axis=1) if scale.leaves_out_missing else applies
-    lacking = missing[kept].sum(axis=0)
+    lacking = (missing[kept] > 0).sum(axis=0)
     if lacking.any() and not scale.is_bounded:
         index = int(np.argmax(lacking))
         name = names[pairs[index].candidate.experiment_id]

@@ -509,10 +509,12 @@ class ExperimentPair:
         """Return why a slice is not comparable: examples may have come to it, or left it, since the baseline."""
         if sliced.path is None or self.matched is None or self.baseline is None or self.matched.is_whole:
             return None
-        ours = self.reader.slice_values(self.candidate.snapshot_id, sliced.path)
-        theirs = self.reader.slice_values(self.baseline.snapshot_id, sliced.path)
-        shared = zip(self.matched.candidate.tolist(), self.matched.baseline.tolist(), strict=True)
-        moved = sum((ours[mine] == sliced.value) != (theirs[its] == sliced.value) for mine, its in shared)
+        sides = (self.candidate, self.matched.candidate), (self.baseline, self.matched.baseline)
+        ours, theirs = (
+            np.isin(shared, places_of(self.reader.slice_values(row.snapshot_id, sliced.path), sliced))
+            for row, shared in sides
+        )
+        moved = int((ours != theirs).sum())
         if not moved:
             return None
         which = "1 shared example is" if moved == 1 else f"{moved} shared examples are"

@@ -127,8 +127,8 @@ class MetricSample:
 
     def worst_case_mean(self, value: float, confidence_level: float, *, exact: bool = False) -> MeanEstimate:
         """Return the mean with all missing values replaced by `value`."""
-        filled = _filled(self.values.values, self.values.missing_part, value)
-        return self._estimate(filled, ~np.isnan(filled), confidence_level, exact=exact)
+        values = filled(self.values.values, self.values.missing_part, value)
+        return self._estimate(values, ~np.isnan(values), confidence_level, exact=exact)
 
     def interval_of_size(self, n: int, confidence_level: float) -> tuple[float, float] | None:
         """Return the exact interval that n examples with this share of yes would give; None for other metrics, in
@@ -291,8 +291,8 @@ class PairedMetric:
             return None
         low, high = self.scale.bounds
         of_candidate, of_baseline = (low, high) if extreme == "smallest" else (high, low)
-        candidate = _filled(rows.candidate, rows.candidate_missing, of_candidate)
-        baseline = _filled(rows.baseline, rows.baseline_missing, of_baseline)
+        candidate = filled(rows.candidate, rows.candidate_missing, of_candidate)
+        baseline = filled(rows.baseline, rows.baseline_missing, of_baseline)
         return self._differences(candidate, baseline, counted)
 
     def _differences(self, candidate: Values, baseline: Values, chosen: Mask) -> PairedDifferences:
@@ -370,9 +370,12 @@ def paired_metric(
     )
 
 
-def _filled(values: Values, missing: Values, extreme: float) -> Values:
-    """Return the values with a share of each, `missing`, at an extreme."""
-    return np.where(missing < 1, values, 0.0) * (1 - missing) + missing * extreme
+def filled(values: Values, missing: Values, extreme: float) -> Values:
+    """Return the values with a share of each, `missing`, at an extreme, which may be infinite if none is missing."""
+    found, where = values.copy(), missing > 0
+    share = missing[where]
+    found[where] = np.where(share < 1, values[where], 0.0) * (1 - share) + share * extreme
+    return found
 
 
 def with_one_sided_missing(
@@ -384,17 +387,22 @@ def with_one_sided_missing(
     the runs are counted by which it applies to fewer answers than on the other side; of a composite, the weight of the
     parts that apply to the other side's answer alone.
     """
-    ours, theirs = candidate.inapplicable_part, baseline.inapplicable_part
     of_parts = [(part.candidate.inapplicable_part, part.baseline.inapplicable_part, part.weight) for part in parts]
     its_parts = [(its, mine, weight) for mine, its, weight in of_parts]
-    return _with_missing(candidate, ours, theirs, of_parts), _with_missing(baseline, theirs, ours, its_parts)
+    return (
+        with_missing(candidate, baseline.inapplicable_part, of_parts),
+        with_missing(baseline, candidate.inapplicable_part, its_parts),
+    )
 
 
-def _with_missing(
-    values: MetricValues, own: Values, other: Values, parts: Sequence[tuple[Values, Values, float | None]]
+def with_missing(
+    values: MetricValues, other: Values, parts: Sequence[tuple[Values, Values, float | None]] = ()
 ) -> MetricValues:
-    """Count as missing what applies to the other side alone, by the shares of runs that each does not apply to."""
-    lost = _lost(own, other)
+    """Count as missing what applies to other answers alone, by the share of runs that it does not apply to there.
+
+    `parts` are those of a composite: the shares of runs that each does not apply to here and there, and its weight.
+    """
+    lost = _lost(values.inapplicable_part, other)
     if values.missing_share is None:
         lost = np.sign(lost)
     weight_lost, weight_of_neither = np.zeros_like(lost), np.zeros_like(lost)
@@ -405,9 +413,9 @@ def _with_missing(
             weight_lost += weight * _lost(mine, its)
             weight_of_neither += weight * np.nan_to_num(np.minimum(mine, its))
     lost = np.maximum(lost, weight_lost / np.where(weight_of_neither < 1, 1 - weight_of_neither, 1.0))
-    where = ~values.missing & (lost > 0)
     if not lost.any():
         return values
+    where = ~values.missing & (lost > 0)
     return replace(
         values,
         missing=values.missing | where,

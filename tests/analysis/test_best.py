@@ -5,7 +5,7 @@ import json
 import jsonschema
 import numpy as np
 from click.testing import CliRunner, Result
-from past import FAILED, Past, passes
+from past import ABSTAINED, FAILED, Past, passes
 
 from evalflows.cli.main import cli
 from evalflows.cli.schema import schema_of
@@ -79,3 +79,16 @@ def test_a_missing_value_counts_against_its_own_variant_and_removes_no_example_f
         past.experiment({"grade": np.where(right if name == "some" else True, 3.0 + better, FAILED)}, name=name)
     grades = [row.experiment_id for row in past.rows[-2:]]
     assert "best: grade of some: got " in best(*grades, "--metric", "grade", code=2).stderr, "nothing bounds them"
+
+
+def test_a_variant_that_abstains_in_some_repetitions_is_not_the_best_for_it() -> None:
+    """As in a gate: the metric applies to fewer of its answers than of the others'."""
+    past = Past(repetitions=4)
+    for name, wrong in (("plain", 0.0), ("abstains", ABSTAINED), ("fails", FAILED)):
+        right = passes(0.75 if name == "plain" else 0.5, N, seed=1, repetitions=4)
+        past.experiment({"right": np.where(right, 1.0, wrong)}, name=name)
+    ids = [row.experiment_id for row in past.rows]
+    found = json.loads(best(*ids, "--metric", "right", "--format", "json").stdout)
+    first, *others = found["variants"]
+    assert first["name"] == "plain" and first["mean"] > 0.7
+    assert all(abs(one["mean"] - 0.5) < 0.05 and one["best_case"] == 1 for one in others)

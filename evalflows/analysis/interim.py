@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from evalflows.analysis.pairing import Clusters, MetricSample, PairedMetric, Places, Scale, at_places
+from evalflows.analysis.pairing import Clusters, MetricSample, PairedMetric, Places, Scale, at_places, filled
 from evalflows.analysis.rule_estimates import interval
 from evalflows.analysis.rules import Estimate, Facts, Interval
 from evalflows.engine.order import cluster_boundary, in_running_order
@@ -226,9 +226,9 @@ def _counted(metric: MetricValues) -> Mask:
     return ~np.isnan(metric.values) | metric.missing
 
 
-def _filled(metric: MetricValues, missing: float, scale: Scale) -> Values:
-    """Return the values within bounds, with missing ones replaced."""
-    return np.where(metric.missing, missing, metric.values.clip(*scale.bounds))
+def _filled(metric: MetricValues, extreme: float, scale: Scale) -> Values:
+    """Return the values within bounds, with what is missing of each at an extreme."""
+    return filled(metric.values.clip(*scale.bounds), metric.missing_part, extreme)
 
 
 def _ends(interim_analyses: InterimAnalyses, ranks: Places) -> list[int]:

@@ -15,7 +15,7 @@ import numpy as np
 from evalflows.analysis.baselines import baseline_row
 from evalflows.analysis.comparability import JUDGE_DRIFT, evaluators_of, incomparable_metrics, version_differences
 from evalflows.analysis.differences import ExperimentPair
-from evalflows.analysis.pairing import Clusters, PairedMetric
+from evalflows.analysis.pairing import Clusters, PairedMetric, filled
 from evalflows.analysis.rule_estimates import interval
 from evalflows.analysis.rules import Estimate, Facts, Interval
 from evalflows.specs.dataset import DatasetSpec
@@ -158,6 +158,7 @@ class Recalibrated(Estimate):
 
     paired: PairedMetric  # the baseline scored by the older judge
     rejudged: Values  # the baseline scored by the newer judge, by position; NaN if not sampled or missing
+    rejudged_missing: Values  # the share of each that is missing
     sampled: Mask
 
     @cached_property
@@ -210,7 +211,7 @@ class Recalibrated(Estimate):
     @property
     def _n_missing(self) -> int:
         """Examples with a missing value: of the candidate, or of the newer judge's scores of the baseline."""
-        return int((self.paired.candidate.missing | (self.sampled & np.isnan(self.rejudged))).sum())
+        return int((self.paired.candidate.missing | (self.rejudged_missing > 0)).sum())
 
     def _estimate(self, confidence_level: float, extreme: str | None) -> PredictionPowered:
         """Return the mean difference, without missing values, or with them making it the "smallest" or "largest"
@@ -219,8 +220,8 @@ class Recalibrated(Estimate):
         candidate, rejudged = self.paired.candidate.values, self.rejudged
         if extreme is not None:
             of_candidate, of_baseline = (low, high) if extreme == "smallest" else (high, low)
-            candidate = np.where(self.paired.candidate.missing, of_candidate, candidate)
-            rejudged = np.where(self.sampled & np.isnan(rejudged), of_baseline, rejudged)
+            candidate = filled(candidate, self.paired.candidate.missing_part, of_candidate)
+            rejudged = filled(rejudged, self.rejudged_missing, of_baseline)
         is_scored = ~np.isnan(candidate)
         known = is_scored & self.sampled & ~np.isnan(rejudged)
         older = self.paired.baseline.values
@@ -243,9 +244,9 @@ def recalibrated(
     places = {example_id: index for index, example_id in enumerate(load_snapshot(store, row.snapshot_id).ids)}
     at = [places.get(example_id) for example_id in example_ids]
     values = np.array([np.nan if index is None else rejudged.values[index] for index in at], dtype=np.float64)
-    missing = np.array([index is not None and bool(rejudged.missing[index]) for index in at], dtype=bool)
-    sampled = missing | ~np.isnan(values)  # examples to which the judge does not apply were not sampled
-    return Recalibrated(paired=paired, rejudged=values, sampled=sampled)
+    missing = np.array([0.0 if index is None else rejudged.missing_part[index] for index in at], dtype=np.float64)
+    sampled = (missing > 0) | ~np.isnan(values)  # examples to which the judge does not apply were not sampled
+    return Recalibrated(paired=paired, rejudged=values, rejudged_missing=missing, sampled=sampled)
 
 
 def _in_order(clusters: Clusters, known: Mask, rest: Mask) -> list[str | None] | None:

@@ -1,7 +1,7 @@
 """The rules of a gate: what surely holds, what surely does not, and what cannot be told."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
@@ -220,14 +220,20 @@ def test_scores_that_the_newer_judge_lacks_count_against_the_candidate_and_for_i
     answers, older = np.arange(30) % 2 * 1.0, values_of("m", np.arange(30) % 3 == 0)
     scale = Scale(declared=MetricSpec(higher_is_better=True), support=(0.0, 1.0), bounds=(0.0, 1.0))
 
-    def judged(candidate: float, rejudged: float) -> Recalibrated:
+    def judged(candidate: float, rejudged: float, missing: float = 0.0) -> Recalibrated:
+        """With the first value of the candidate and the last of the newer judge, of which a share is missing."""
         ours, newer = np.r_[candidate, answers[1:]], np.r_[answers[:-1], rejudged]
-        side = values_of("m", ours, missing=np.isnan(ours))
-        paired = PairedMetric(candidate=side, baseline=older, clusters=None, scale=scale, confidence_level=0.95)
-        return Recalibrated(paired=paired, rejudged=newer, sampled=np.ones(30, dtype=bool))
+        first, last = missing * (np.arange(30) == 0), missing * (np.arange(30) == 29)
+        side = replace(values_of("m", ours, missing=first > 0), missing_share=first)
+        return Recalibrated(
+            paired=PairedMetric(candidate=side, baseline=older, clusters=None, scale=scale, confidence_level=0.95),
+            rejudged=newer,
+            rejudged_missing=last,
+            sampled=np.ones(30, dtype=bool),
+        )
 
-    worst = judged(np.nan, np.nan)
-    against, in_favour = judged(0.0, 1.0).interval_at(0.95), judged(1.0, 0.0).interval_at(0.95)
-    assert against is not None and in_favour is not None
-    assert worst.facts.n_missing == 2
-    assert worst.worst_case_interval_at(0.95) == pytest.approx((against[0], in_favour[1]))
+    for worst, least, most in [(judged(np.nan, np.nan, 1.0), 0.0, 1.0), (judged(1.0, 1.0, 0.25), 0.75, 1.0)]:
+        against, in_favour = judged(least, most).interval_at(0.95), judged(most, least).interval_at(0.95)
+        assert against is not None and in_favour is not None
+        assert worst.facts.n_missing == 2
+        assert worst.worst_case_interval_at(0.95) == pytest.approx((against[0], in_favour[1]))

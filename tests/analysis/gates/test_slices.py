@@ -195,3 +195,18 @@ def test_interim_analyses_of_a_slice_are_those_of_its_examples_in_the_running_or
     first_without = np.array(sorted(range(N), key=lambda place: (place % 3 != 0, place)))
     found = interim_mean(sample, analyses(first_without, [30]), pair.sample_places(name))
     assert found == Reason("no_finished_batch", "none of its examples has run yet")
+
+
+def test_of_a_missing_repetition_interim_analyses_count_no_other_repetition_as_missing() -> None:
+    answers = np.tile([1.0, 0.0], (40, 1))
+    past = Past(repetitions=2)
+    past.experiment({"m": answers}, yes_no=["m"])
+    past.experiment({"m": np.r_[[[FAILED, 1.0]], answers[1:]]}, yes_no=["m"])
+    pair = evaluated(past, GateSpec(non_inferiority={"m": 0.3})).pair
+    sample, paired, everything = pair.sample("m"), pair.paired("m"), np.arange(40)
+    assert isinstance(sample, MetricSample) and paired is not None
+    at_once = analyses(everything, [40])
+    for estimate in (interim_mean(sample, at_once, everything), interim_difference(paired, at_once, everything)):
+        assert not isinstance(estimate, Reason)
+        low, high = estimate.facts.worst_case_values or (np.nan, np.nan)
+        assert (high - low, estimate.facts.n_missing) == (pytest.approx(0.5 / 40), 1)

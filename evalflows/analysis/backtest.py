@@ -456,8 +456,9 @@ class Replicates:
         )
 
     def _swapped(self, metric: str) -> PairedRows:
-        swaps = self.swaps[:, self.evaluation.pair.shared_places(metric)]
-        return swap_sides(self.evaluation.compared[metric], swaps)
+        paired, swaps = self.evaluation.compared[metric], self.swaps[:, self.evaluation.pair.shared_places(metric)]
+        n_lost = paired.candidate.values.size - swaps.shape[1]  # examples that only the baseline has stay as they are
+        return swap_sides(paired, np.pad(swaps, ((0, 0), (0, n_lost))))
 
     @cached_property
     def _without_difference(self) -> Mapping[Rule, ReplicatedRule]:

@@ -32,13 +32,16 @@ from evalflows.analysis.pairing import (
     PairedMetric,
     PairedPart,
     Places,
+    at_places,
     counts_of,
     difference_columns,
     drop_ambiguous,
+    joined,
     matched,
     paired_metric,
     sample_at,
     scale_of,
+    unanswered,
 )
 from evalflows.analysis.rule_estimates import run_level_estimate
 from evalflows.analysis.rules import Estimate, Rule
@@ -404,35 +407,70 @@ class ExperimentPair:
 
     def sample_places(self, name: str) -> Places:
         """Return the positions of a metric's examples in the candidate's snapshot: all, or those of its slice."""
-        sliced, snapshot_id = sliced_metric(name), self.candidate.snapshot_id
-        places = np.arange(self.candidate.n_examples, dtype=np.intp)
+        return self._places_in(self.candidate, name)
+
+    def _places_in(self, row: ExperimentRow, name: str) -> Places:
+        sliced, places = sliced_metric(name), np.arange(row.n_examples, dtype=np.intp)
         if self.where is not None:
-            places = self.reader.places_where(snapshot_id, self.where)
+            places = self.reader.places_where(row.snapshot_id, self.where)
         if sliced.path is not None:
-            places = np.intersect1d(places, places_of(self.reader.slice_values(snapshot_id, sliced.path), sliced))
+            places = np.intersect1d(places, places_of(self.reader.slice_values(row.snapshot_id, sliced.path), sliced))
         return places
+
+    def lost_places(self, name: str) -> Places:
+        """Return the positions, in the baseline's snapshot, of a metric's examples that the candidate's lacks, or has
+        with other inputs or references; none of a built-in measure, whose missing values are left out.
+
+        The slice is by the baseline's examples.
+        """
+        if self.baseline is None or self.matched is None or self.matched.is_whole or metric_of(name) in MEASURES:
+            return np.array([], dtype=np.intp)
+        return np.setdiff1d(self._places_in(self.baseline, name), self.matched.baseline)
 
     def _is_part(self, name: str) -> bool:
         """Return whether a metric's examples are only some of the snapshot's."""
         return self.where is not None or sliced_metric(name).path is not None
 
-    def paired(self, name: str) -> PairedMetric | None:
-        """Return a metric, or a slice of it, on the shared examples; None if either experiment does not have it."""
+    def paired(self, name: str, *, with_lost: bool = False) -> PairedMetric | None:
+        """Return a metric, or a slice of it, on the shared examples; None if either experiment does not have it.
+
+        `with_lost`, the baseline's other examples come after them: the candidate has no answer to these.
+        """
         metric, matched = metric_of(name), self.matched_in(name)
-        ours, theirs = self.values.get(metric), self.baseline_values.get(metric)
-        if ours is None or theirs is None or matched is None:
+        if metric not in self.values or metric not in self.baseline_values or matched is None:
             return None
-        ours, theirs = matched.of_candidate(ours), matched.of_baseline(theirs)
-        parts = [*self._parts(metric, matched)]
-        paired = paired_metric(ours, theirs, matched.of_clusters(self.clusters), self.spec, parts)
+        lost = self.lost_places(name) if with_lost else np.array([], dtype=np.intp)
+        ours, theirs = self._sides(metric, matched, lost)
+        parts = [*self._parts(metric, matched, lost)]
+        paired = paired_metric(ours, theirs, self._clusters_of(matched, lost), self.spec, parts)
         paired = replace(paired, slice=sliced_metric(name).slice)
         rounds = self._rounds if metric == LATENCY else None
         if rounds is None or not rounds.together.any():
             return paired
         return paired.side_by_side(rounds.at(self.shared_places(name)))
 
-    def _parts(self, metric: str, matched: MatchedExamples) -> Iterator[PairedPart]:
-        """Yield the parts of a composite, and theirs, on the shared examples; none of another metric."""
+    def _sides(self, metric: str, matched: MatchedExamples, lost: Places) -> tuple[MetricValues, MetricValues]:
+        """Return a metric of both sides on shared examples, and then on lost ones."""
+        every = self.baseline_values[metric]
+        ours, theirs = matched.of_candidate(self.values[metric]), matched.of_baseline(every)
+        if not lost.size:
+            return ours, theirs
+        of_lost = at_places(every, lost)
+        return joined(ours, unanswered(of_lost)), joined(theirs, of_lost)
+
+    def _clusters_of(self, matched: MatchedExamples, lost: Places) -> Clusters:
+        """Return the clusters of shared examples, and then of lost ones."""
+        clusters = matched.of_clusters(self.clusters)
+        if not lost.size or self.baseline is None:
+            return clusters
+        theirs = self.reader.clusters(self.baseline)
+        if clusters is None and theirs is None:
+            return None
+        of_lost = [None] * lost.size if theirs is None else [theirs[index] for index in lost]
+        return [*(clusters or [None] * matched.n_shared), *of_lost]
+
+    def _parts(self, metric: str, matched: MatchedExamples, lost: Places) -> Iterator[PairedPart]:
+        """Yield the parts of a composite, and theirs, on shared and then on lost examples; none of another metric."""
         assert self.baseline is not None
         composite = next((composite for composite in self.spec.composites if composite.name == metric), None)
         if composite is None or composite.panel:
@@ -441,13 +479,11 @@ class ExperimentPair:
         is_mean = is_mean and self.candidate.repetitions == self.baseline.repetitions == 1
         total = sum(composite.weights.values())
         for part in composite.metrics:
-            ours, theirs = self.values.get(part), self.baseline_values.get(part)
-            if ours is not None and theirs is not None:
+            if part in self.values and part in self.baseline_values:
                 weighs = is_mean and part not in composite.requirements
+                ours, theirs = self._sides(part, matched, lost)
                 yield PairedPart(
-                    candidate=matched.of_candidate(ours),
-                    baseline=matched.of_baseline(theirs),
-                    weight=composite.weights[part] / total if weighs else None,
+                    candidate=ours, baseline=theirs, weight=composite.weights[part] / total if weighs else None
                 )
 
     @cached_property

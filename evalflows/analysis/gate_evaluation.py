@@ -98,7 +98,7 @@ class GateEvaluation:
         return {
             name: TestedMetric(pair=self.pair, paired=paired, test=self._difference_test(name, paired))
             for name in self.gate.metrics
-            if (paired := self.pair.paired(name) or self.pair.experiment_metrics.get(name)) is not None
+            if (paired := self._paired(name) or self.pair.experiment_metrics.get(name)) is not None
         }
 
     @cached_property
@@ -107,7 +107,10 @@ class GateEvaluation:
         metrics = dict.fromkeys(
             rule.metric for rule, estimate in self.estimates if rule.is_difference and not isinstance(estimate, Reason)
         )
-        return {metric: paired for metric in metrics if (paired := self.pair.paired(metric))}
+        return {metric: paired for metric in metrics if (paired := self._paired(metric))}
+
+    def _paired(self, name: str) -> PairedMetric | None:
+        return self.pair.paired(name, with_lost=not self.gate.only_shared)
 
     @property
     def is_refused(self) -> bool:
@@ -135,7 +138,7 @@ class GateEvaluation:
         code, pair = revision(), self.pair
         results = [result.as_dict() for result in self.rule_results]
         notes = [self._production.note] if self._production and self.gate.compares else []
-        notes += pair.quarantine_notes
+        notes += [*self._note_on_lost(), *pair.quarantine_notes]
         if (again := self._after_drift) is not None and again.baseline is not None:
             side = "the baseline's answers" if again.candidate is pair.candidate else "the answers of both sides"
             text = f"today's judge judged {side} again, and its scores decide: {again.baseline.experiment_id}"
@@ -160,6 +163,15 @@ class GateEvaluation:
             calls_saved=self._calls_saved(),
             decided_at=now(),
         )
+
+    def _note_on_lost(self) -> Iterator[Difference]:
+        """Yield how many examples of the baseline the candidate has no answer to, if these count."""
+        lost = [self.pair.lost_places(metric_of(name)).size for name in self.gate.compared]
+        if any(lost) and not self.gate.only_shared and self._production is None:
+            assert self.pair.baseline is not None  # its examples are lost
+            counted = f"{max(lost)} of the baseline's {self.pair.baseline.n_examples} examples"
+            text = f"{counted} count as missing: the candidate has none with the same inputs and references"
+            yield Difference(what="lost", text=f"{text} (only_shared: true leaves them out)")
 
     def verdict_rows(self, decision_id: str) -> Iterator[VerdictRow]:
         """Yield the verdicts on the metrics of the gate's rules, as rows."""
@@ -212,7 +224,9 @@ class GateEvaluation:
         """Return a metric on both sides by today's judge, if it has drifted and judged the baseline's answers again."""
         why = self.pair.why_refused(name)
         is_drifted = why is not None and why.code == "judge_drifted"
-        return self._after_drift.paired(name) if is_drifted and self._after_drift is not None else None
+        if not is_drifted or self._after_drift is None:
+            return None
+        return self._after_drift.paired(name, with_lost=not self.gate.only_shared)
 
     @property
     def _identity(self) -> str:
@@ -265,14 +279,16 @@ class GateEvaluation:
         why = self.pair.why_refused(paired.candidate.metric)
         if why is None or why.code != "not_comparable":
             return None
-        reader, spec, matched = self.pair.reader, self.pair.spec, self.pair.matched_in(name)
+        reader, spec, matched, older = self.pair.reader, self.pair.spec, self.pair.matched_in(name), self.pair.baseline
         row = self._rejudged
         rejudged = reader.values(row, spec).get(paired.candidate.metric) if row else None
-        if row is None or rejudged is None or matched is None:
+        if row is None or rejudged is None or matched is None or older is None:
             return None
         if rejudged.evaluator_version != paired.candidate.evaluator_version:
             return None
-        return recalibrated(reader.store, paired, matched.example_ids, rejudged, row)
+        ids = reader.example_ids(older.snapshot_id)
+        lost = [] if self.gate.only_shared else [ids[index] for index in self.pair.lost_places(name)]
+        return recalibrated(reader.store, paired, [*matched.example_ids, *lost], rejudged, row)
 
     def _estimate(self, rule: Rule) -> Estimate | Reason:
         if self._drafts_problem:
@@ -371,7 +387,7 @@ class GateEvaluation:
             return self._why_too_wide(rule, sample) or estimate
         if why := self._why_no_baseline():
             return why
-        paired, matched = self.pair.paired(rule.metric), self.pair.matched_in(rule.metric)
+        paired, matched = self._paired(rule.metric), self.pair.matched_in(rule.metric)
         if paired is None or matched is None:
             return Reason("no_such_metric", "the baseline has no such metric")
         if why := self._why_too_wide(rule, sample):
@@ -386,6 +402,9 @@ class GateEvaluation:
         if self.interim_analyses is not None:
             from evalflows.analysis.interim import interim_difference
 
+            if paired.candidate.values.size > matched.n_shared:
+                lost = f"{paired.candidate.values.size - matched.n_shared} of the baseline's examples"
+                return Reason("not_comparable", f"the candidate does not run {lost}, which no interim analysis counts")
             return interim_difference(paired, self.interim_analyses, matched.candidate)
         return DifferenceEstimate(paired, of_no_difference=rule.is_of_no_difference)
 

@@ -601,6 +601,38 @@ def at_places(metric: MetricValues, places: Places) -> MetricValues:
     )
 
 
+def joined(first: MetricValues, then: MetricValues) -> MetricValues:
+    """Return a metric on the examples of one side, with the values of others after them."""
+    has_shares = first.missing_share is not None or then.missing_share is not None
+    has_quarantine = first.quarantine is not None or then.quarantine is not None
+    sides = (first, then)
+    return replace(
+        first,
+        values=np.concatenate([side.values for side in sides]),
+        missing=np.concatenate([side.missing for side in sides]),
+        missing_share=np.concatenate([side.missing_part for side in sides]) if has_shares else None,
+        inapplicable=np.concatenate([side.inapplicable_part for side in sides]),
+        weights=np.concatenate([side.weights for side in sides]),
+        quarantine=np.concatenate([side.weight_in_quarantine for side in sides]) if has_quarantine else None,
+        scored=first.scored + then.scored,
+        n_missing=first.n_missing + then.n_missing,
+    )
+
+
+def unanswered(answered: MetricValues) -> MetricValues:
+    """Return a metric of the other side if it has no answer to any of these examples: missing wherever it applies."""
+    where = ~np.isnan(answered.values) | answered.missing
+    return replace(
+        answered,
+        values=np.full(where.size, np.nan),
+        missing=where,
+        missing_share=None if answered.missing_share is None else where.astype(np.float64),
+        inapplicable=answered.inapplicable_part,
+        scored=0,
+        n_missing=int(where.sum()),
+    )
+
+
 def sample_at(sample: MetricSample, places: Places) -> MetricSample:
     """Return a metric with its clusters on some of the examples."""
     clusters = None if sample.clusters is None else [sample.clusters[index] for index in places]

@@ -98,7 +98,9 @@ def decide_results(
         (metric := kept_apart(name)): {**declared.get(metric, {}), "higher_is_better": is_higher}
         for name, is_higher in directions.items()
     }
-    rules = {**rules, "metrics": {**declared, **given}}
+    gates = [{**gate, "only_shared": True} if only_shared else gate for gate in rules.get("gates") or ()]
+    only_shared = only_shared or (bool(gates) and all(gate.get("only_shared") for gate in gates))
+    rules = {**rules, "gates": gates, "metrics": {**declared, **given}}
     made = recorded(systems, rules, cluster=cluster, only_shared=only_shared, where=where)
     spec, rows = made.spec, made.rows
     named = [kept_apart(name) for system in made.systems for name in system.results.metrics]

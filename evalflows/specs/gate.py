@@ -153,6 +153,11 @@ class GateSpec(SpecModel):
     min_examples: int = Field(
         MIN_EXAMPLES, ge=2, description="Minimum number of examples (or of clusters, if there are any) for a decision"
     )
+    only_shared: bool = Field(
+        False,
+        description="Leave out the baseline's examples that the candidate lacks, or has with other inputs or "
+        "references. By default they count as missing: a candidate could otherwise pass by leaving out what it fails",
+    )
     invalid_at_most: float = Field(
         0.1,
         ge=0,
@@ -249,4 +254,5 @@ class GatePolicy(GateSpec):
     @property
     def stored(self) -> str:
         """The policy as JSON."""
-        return self.model_dump_json(exclude=None if self.quarantine else {"quarantine", "quarantine_at_most"})
+        left_out = set() if self.quarantine else {"quarantine", "quarantine_at_most"}
+        return self.model_dump_json(exclude=left_out if self.only_shared else {*left_out, "only_shared"})

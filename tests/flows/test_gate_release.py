@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from catalog_rows import rows
 from gated import drawn, fallen, gated
@@ -119,19 +120,30 @@ def test_other_judges_are_refused_before_anything_is_run(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_only_shared_examples_are_compared_and_that_is_said(tmp_path: Path) -> None:
+def test_a_candidate_cannot_pass_by_leaving_out_or_changing_what_it_fails(tmp_path: Path) -> None:
     old = drawn(120, 0.7)
+    new = fallen(old, 0.15)
     (first,) = run(spec_of(gated(tmp_path, [], v1=old)))
     approve(first)
-    new = gated(tmp_path, [GUARD], v2=[*old, *([True] * 50)])
-    new["dataset"]["rows"][0]["inputs"] = {"q": "Asked otherwise"}
-    new["dataset"]["rows"][1]["reference_outputs"] = {"a": "no"}
-    (one,) = decided(new)
-    assert (one.n_shared, one.conclusion) == (118, "PASS")
-    (note,) = one.notes
-    assert "the 118 shared ones" in note and "50 are on one side only, 2 have different inputs or references" in note
-    ((pairs, difference),) = rows("select n_pairs, difference from verdicts where decision_id is not null")
-    assert (pairs, difference) == (118, 0.0)
+    fields = gated(tmp_path, [GUARD, {**GUARD, "name": "shared", "only_shared": True}], v2=[*new, *([True] * 50)])
+    first_fall, *falls = np.flatnonzero(old & ~new)
+    examples = fields["dataset"]["rows"]
+    examples[first_fall]["inputs"] = {"q": "Asked otherwise"}
+    for place in falls[:9]:
+        examples[place]["reference_outputs"] = {"a": "no"}
+    fields["dataset"]["rows"] = [row for place, row in enumerate(examples) if place not in falls[9:]]
+    guarded, shared = decided(fields)
+    assert [(one.n_shared, one.conclusion) for one in (guarded, shared)] == [
+        (102, "NOT ENOUGH EVIDENCE"),
+        (102, "PASS"),
+    ]
+    both = "58 are on one side only, 10 have different inputs or references"
+    assert both in shared.notes[0] and both in guarded.notes[0]
+    missing = "18 of the baseline's 120 examples count as missing"
+    assert [any(missing in note for note in one.notes) for one in (guarded, shared)] == [True, False]
+    columns = "n_pairs, difference, candidate_missing, round(worst_case_low, 3)"
+    verdicts = rows(f"select {columns} from verdicts where decision_id is not null order by candidate_missing")
+    assert verdicts == [(102, 0.0, 0, 0.0), (102, 0.0, 18, -0.15)]
 
 
 @pytest.mark.slow

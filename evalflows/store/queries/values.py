@@ -119,6 +119,10 @@ class MetricValues:
         )
 
     @property
+    def weight_in_quarantine(self) -> Values:
+        return np.ones(self.values.size) if self.quarantine is None else self.quarantine
+
+    @property
     def counted(self) -> Values:
         """The weight of each example in a mean: by its sampling rate, and in quarantine."""
         return self.weights if self.quarantine is None else self.weights * self.quarantine

@@ -532,6 +532,7 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
     yield from _of_versions(decision, experiments)
     yield from (side.text for side in invalid_trials(store, [side for side in sides if side]))
     yield from _of_looks(store, decision, experiments)
+    yield from _of_other_runs(store, decision, experiments)
     if decision.baseline_experiment_id is None and candidate.state != "completed":  # else it is among the differences
         yield f"the candidate is {candidate.state}{f': {candidate.reason}' if candidate.reason else ''}"
 
@@ -746,6 +747,38 @@ def _of_looks(store: Store, decision: Decision, experiments: Mapping[str, "_Expe
         if other.again:
             yield f"look {other.number} at the final examples, beyond the {other.allowed} allowed: {other.again}"
 
+
+def _of_other_runs(store: Store, decision: Decision, experiments: Mapping[str, "_Experiment"]) -> Iterator[str]:
+    """Yield how often the gate did not pass the same version on the same examples before it passed it.
+
+    A version of an HTTP application that is unknown may have changed.
+    """
+    candidate = experiments[decision.candidate_experiment_id]
+    is_unknown = answered_by(candidate.target_kind, candidate.target, candidate.spec) == "http"
+    if decision.conclusion != "PASS" or (is_unknown and candidate.application_version is None):
+        return
+    sides = [decision.candidate_experiment_id, decision.baseline_experiment_id]
+    (others,) = ask(store, (_OTHER_RUNS, [*sides, decision.gate, decision.decided_at]))
+    if not others:
+        return
+    n = sum(count for _, count in others)
+    runs = f"{n} earlier run{'s' if n > 1 else ''} of this version on these examples did not pass"
+    counts = ", ".join(f"{count} {conclusion}" for conclusion, count in others)
+    yield f"{runs} ({counts}): running a version until it passes makes a wrong PASS more likely than the level says"
+
+
+_OTHER_RUNS = """
+select o.conclusion, count(distinct e.experiment_id) from source.decisions o
+join source.experiments e on e.experiment_id = o.candidate_experiment_id
+join source.experiments c on c.experiment_id = $1
+left join source.experiments b on b.experiment_id = $2
+left join source.experiments theirs on theirs.experiment_id = o.baseline_experiment_id
+where o.gate = $3 and o.decided_at < $4 and o.conclusion <> 'PASS' and e.experiment_id <> c.experiment_id
+      and (e.snapshot_id, e.target_version) = (c.snapshot_id, c.target_version)
+      and e.application_version is not distinct from c.application_version
+      and theirs.target_version is not distinct from b.target_version
+group by o.conclusion order by o.conclusion
+"""
 
 _SIDES = f"select {fields_of(_Experiment)} from experiments where experiment_id in ($1, $2)"
 

@@ -179,6 +179,16 @@ def test_an_application_that_does_not_say_its_version_may_have_changed() -> None
     assert [one.partition(" is unknown")[0] for one in limits(past, guard(0.2))] == ["the version of the baseline"]
 
 
+def test_a_pass_tells_of_earlier_runs_of_the_same_version_that_did_not_pass() -> None:
+    past, gate = Past(), GateSpec(thresholds={"right": 0.65})
+    for share, version, n_before in ((0.3, "one", 0), (0.4, "one", 0), (0.9, "two", 0), (0.9, "one", 2)):
+        past.experiment({"right": passes(share, 100, 0)}, yes_no=["right"], target_version=version)
+        told = [limit for limit in limits(past, gate, alone=True) if "earlier run" in limit]
+        assert [limit.partition(":")[0] for limit in told] == [
+            f"{n_before} earlier runs of this version on these examples did not pass ({n_before} FAIL)"
+        ][: bool(n_before)]
+
+
 def test_an_incomplete_candidate_alone_is_said() -> None:
     past = Past()
     past.experiment({"right": passes(0.7, 100, 0)}, state="incomplete", reason="budget spent")

@@ -15,7 +15,7 @@ from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
 from evalflows.api.in_memory import ScoresInMemory, ScoresReader
 from evalflows.harnesses.assembling import Format, ResultRow, SystemResults, assembled
 from evalflows.harnesses.formats import read_table
-from evalflows.harnesses.recording import Recorded, check_field, keep, names_of, recorded
+from evalflows.harnesses.recording import Recorded, check_field, is_without_inputs, keep, names_of, recorded
 from evalflows.reports.decisions import Decision, decisions_named, with_limits
 from evalflows.specs.errors import InputError, names_to_choose, short
 from evalflows.specs.frozen import dataclass
@@ -24,7 +24,7 @@ from evalflows.specs.metric_names import kept_apart, sliced_metric
 from evalflows.specs.values import identifier, stored
 from evalflows.store.queries.conclusions import approvals
 from evalflows.store.queries.shared_examples import check_slices
-from evalflows.store.records import ExperimentRow
+from evalflows.store.records import ExperimentRow, from_json
 from evalflows.store.row_specs import experiment_spec
 from evalflows.store.sql import ask
 from evalflows.store.store import Store
@@ -128,13 +128,18 @@ def decide_results(
 
 
 _APPROVED = """
-select example_id as id, repetition, metric, value, error from run_values
-where experiment_id = ? and evaluator <> 'measured' and status in ('scored', 'failed')
+select example_id, repetition, metric, value, error from run_values
+where experiment_id = ? and evaluator <> 'measured' and status in ('scored', 'failed') """
+
+_OF_EXAMPLES = ("inputs", "reference", "metadata")
+_EXAMPLES = """
+select example_id, inputs::varchar, reference_outputs::varchar, metadata::varchar from examples where snapshot_id = ?
 """
 
 
 def approved_results(name: str) -> tuple[list[SystemResults], dict[str, dict[str, bool]]]:
-    """Return the scores of the experiment that the store has as this baseline, and the directions of its metrics.
+    """Return the scores of the experiment that the store has as this baseline, with its examples, and the directions of
+    its metrics.
 
     Raise InputError if no experiment is approved by that name, or if it has no scores.
     """
@@ -143,17 +148,22 @@ def approved_results(name: str) -> tuple[list[SystemResults], dict[str, dict[str
     experiments = [] if approval is None else store.read("experiments", approval.experiment_id)
     if not experiments:
         raise InputError(f"{source}: got no approved experiment of that name in {store.layout.root}, wanted one")
-    (found,) = ask(store, (_APPROVED, [experiments[0].experiment_id]))
+    found, examples = ask(store, (_APPROVED, [experiments[0].experiment_id]), (_EXAMPLES, [experiments[0].snapshot_id]))
+    known = {one: dict(zip(_OF_EXAMPLES, map(from_json, columns), strict=True)) for one, *columns in examples}
+    for one, example in known.items():
+        if is_without_inputs(one, example["inputs"]):
+            example["inputs"] = None
     rows = [
         {"scores": {metric: value}, "id": one, "repetition": number, "error": error, "reasons": {metric: error}}
+        | known[one]
         for one, number, metric, value, error in found
     ]
     if not rows:
         raise InputError(f"{source}: got no scores in {experiments[0].experiment_id}, wanted some")
     declared = experiment_spec(experiments[0]).metrics
-    known = {one: spec.higher_is_better for one, spec in declared.items() if spec.higher_is_better is not None}
+    directions = {one: spec.higher_is_better for one, spec in declared.items() if spec.higher_is_better is not None}
     results = [*assembled(rows, Format("store", "", read_table), source)]
-    return results, {one: {"higher_is_better": value} for one, value in known.items()}
+    return results, {one: {"higher_is_better": value} for one, value in directions.items()}
 
 
 def _report(
@@ -237,7 +247,8 @@ _CLUSTER = "cluster"
 def _within(gate: Mapping[str, Any], systems: Sequence[SystemResults], field: str) -> dict[str, Any]:
     """Return a gate whose rules hold for each value of a field too. Raise InputError for a field of no row."""
     check_field("slice", systems, field)
-    values = dict.fromkeys(str(row.fields[field]) for row in systems[0].rows if row.fields.get(field) is not None)
+    rows = [row for system in systems for row in system.rows]
+    values = dict.fromkeys(str(row.fields[field]) for row in rows if row.fields.get(field) is not None)
     path, within = f"metadata.{field}", dict[str, Any]()
     for kind in RULE_FIELDS:
         rule = any_rise(gate.get(kind)) if kind == "superiority" else gate.get(kind)

@@ -174,7 +174,7 @@ def recorded(
     _check_directions(spec, harms)
     group, made = new_id("group"), list[RecordedSystem]()
     scores = {name for system in systems for name in system.metrics} - grouping
-    first = {row.example_id: row for system in reversed(systems) for row in reversed(system.rows)}
+    first = _first_rows(systems)
     known = dict[str, tuple[dict[str, Any], ExampleRow, bytes]]()  # rows of other systems are mostly the same
     snapshots = dict[frozenset[bytes], tuple[str, Examples]]()
     for name, system in zip(names, systems, strict=True):
@@ -387,6 +387,17 @@ def _metrics(
     return metrics, harms, said
 
 
+def _first_rows(systems: Sequence[SystemResults]) -> dict[str, ResultRow]:
+    """Return the first row that any system has of each example, with the fields that only others have."""
+    first = dict[str, ResultRow]()
+    for system in systems:
+        for row in system.rows:
+            before = first.setdefault(row.example_id, row)
+            if not row.fields.keys() <= before.fields.keys():
+                first[row.example_id] = replace(before, fields={**row.fields, **before.fields})
+    return first
+
+
 def _examples(
     system: SystemResults,
     first: Mapping[str, ResultRow],
@@ -395,8 +406,8 @@ def _examples(
     *,
     with_inputs: bool,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the examples of a system as rows of a dataset, each once, with the reference and the fields, but scores,
-    that the first system says."""
+    """Yield the examples of a system as rows of a dataset, each once, with the reference of the `first` row that any
+    system has of it, and its fields, but scores."""
     seen = set[str]()
     for row in system.rows:
         if row.example_id in seen:
@@ -407,11 +418,20 @@ def _examples(
         group = None if cluster is None else fields.get(cluster)
         yield {
             "id": row.example_id,
-            "inputs": row.inputs if with_inputs else {"id": row.example_id},
+            "inputs": row.inputs if with_inputs else _without_inputs(row.example_id),
             **({"reference_outputs": said.reference} if said.reference is not None else {}),
             **({"metadata": fields} if fields else {}),
             **({"cluster": str(group)} if group == group and not is_blank(group) else {}),  # not NaN
         }
+
+
+def _without_inputs(example: str) -> dict[str, str]:
+    return {"id": example}
+
+
+def is_without_inputs(example: str, inputs: Any) -> bool:
+    """Return whether the results of which an example was kept had no inputs."""
+    return bool(inputs == _without_inputs(example))
 
 
 def _experiment(

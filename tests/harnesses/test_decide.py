@@ -303,6 +303,29 @@ def test_a_harm_is_not_decided_in_the_wrong_direction(tmp_path: Path) -> None:
     assert "got no approved experiment of that name in " in asked("approved:other", new).stderr
 
 
+def test_an_approved_baseline_and_one_without_the_fields_decide_as_the_file_does(tmp_path: Path) -> None:
+    fields: dict[str, Any] = {"doc": lambda n: f"d{n // 10}", "topic": lambda n: "ab"[n % 2]}
+    old, new = (write(tmp_path / f"{name}.jsonl", side, **fields) for name, side in (("old", OLD), ("new", NEW)))
+    assert asked(old, new, "--store").exit_code == 0
+    assert CliRunner().invoke(cli, ["baseline", "approve", "old"]).exit_code == 0
+    bare = write(tmp_path / "bare.jsonl", OLD)
+    options = ("--metric", "correct=.3", "--cluster", "doc", "--slice", "topic")
+    rules = [
+        [
+            line
+            for line in asked(baseline, new, *options).stdout.splitlines()
+            if "correct@" in line or "clusters" in line
+        ]
+        for baseline in (old, "approved:old", bare)
+    ]
+    assert len(rules[0]) > 2 and rules[0] == rules[1] == rules[2]
+    asks = {text: write(tmp_path / f"asks{n}.jsonl", OLD, inputs=text.format) for n, text in enumerate(("{}?", "{}!"))}
+    assert asked(asks["{}?"], write(tmp_path / "other.jsonl", NEW, inputs="{}?".format), "--store").exit_code == 0
+    assert CliRunner().invoke(cli, ["baseline", "approve", "asks0"]).exit_code == 0
+    refused = asked("approved:asks0", asks["{}!"], "--metric", "correct=.3")
+    assert (refused.exit_code, "got no id with the same inputs in both" in refused.stderr) == (2, True)
+
+
 def test_other_inputs_of_an_id_are_missing_values(tmp_path: Path) -> None:
     """A candidate cannot pass by changing the text of what it fails; blanks are no change."""
 

@@ -28,6 +28,8 @@ FORMAT = 1
 
 _FIGURES = ("rule", "metric", "bound", "outcome", "value", "low", "high", "n", "n_missing")
 
+_OF_GATE = ("name", "adjustment", "min_examples", "only_shared")
+
 _SCORES = """
 select example_id, repetition, metric, case when status = 'scored' then value end from run_values
 where experiment_id = $1 and list_contains($2, metric) order by all
@@ -86,22 +88,30 @@ def verify(path: str, signers: Path | None = None) -> Verified:
 
 
 def _verified(content: Mapping[str, Any], sha256: str, signature: str | None, signers: Path | None) -> Verified:
-    lines = [line for decision in content["decisions"] for line in _lines(decision)]
+    if not content["decisions"]:
+        raise ValueError("no decision")
     text = _canonical(content)
     if hashlib.sha256(text.encode()).hexdigest() != sha256:
         return Verified(lines=[], problem="it was changed: its hash differs", signed_by=None)
     signed_by = signer_of(text, signature, signers, content["made_at"]) if signature and signers else None
+    lines, notes = list[str](), list[str]()
     for decision in content["decisions"]:
-        name = f"gate {decision['gate']['name']}"
-        problem = _difference(decision)
-        if problem is None:
-            lines.append(f"{name}: the scores of {len(decision['examples'])} examples give the same figures")
+        name, again = f"gate {decision['gate']['name']}", _decided_again(decision)
+        problem = again if isinstance(again, str) else _difference(decision, again)
+        if problem is None and isinstance(again, Decision):
+            lines += _lines(decision, [rule.text for rule in again.rules])
+            notes.append(f"{name}: the scores of {len(decision['examples'])} examples give the same figures")
         elif not decision["is_recomputed"] and signed_by is not None:
-            lines.append(f"{name}: its figures rest on more than scores; the signature alone vouches for them")
+            lines += _lines(decision, [rule["text"] for rule in decision["rules"]])
+            notes.append(f"{name}: its figures rest on more than scores; the signature alone vouches for them")
         else:
             more = "" if decision["is_recomputed"] else "; figures beyond scores need a signature (--signers)"
             return Verified(lines=[], problem=f"{name}: {problem}{more}", signed_by=signed_by)
-    return Verified(lines=lines, problem=None, signed_by=signed_by)
+    if signed_by is None:
+        notes.append(
+            "names and limits are those that the document states: only a signature vouches for them (--signers)"
+        )
+    return Verified(lines=[*lines, *notes], problem=None, signed_by=signed_by)
 
 
 def _canonical(content: Any) -> str:
@@ -118,7 +128,7 @@ def _document(store: Store, decision: Decision) -> dict[str, Any]:
     bases = sorted({base_metric(sliced_metric(metric).metric) for metric in named})
     examples = _examples(store, experiments, sorted({path for m in named if (path := sliced_metric(m).path)}), bases)
     document = {
-        "gate": gate.model_dump(mode="json", include={"name", "adjustment", "min_examples", *RULE_FIELDS}),
+        "gate": gate.model_dump(mode="json", include={*_OF_GATE, *RULE_FIELDS}),
         "metrics": {name: spec.direction(name).model_dump(mode="json") for name in bases},  # with a range of null
         "confidence_level": decision.confidence_level,
         "adjustment": spec.adjustment,
@@ -130,7 +140,8 @@ def _document(store: Store, decision: Decision) -> dict[str, Any]:
         "rules": [rule.as_dict() for rule in decision.rules],
         "limits": list(decision.what_limits),
     }
-    return {**document, "is_recomputed": _difference(document) is None}
+    again = _decided_again(document)
+    return {**document, "is_recomputed": isinstance(again, Decision) and _difference(document, again) is None}
 
 
 def _examples(
@@ -162,18 +173,26 @@ def _hashed(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _difference(document: Mapping[str, Any]) -> str | None:
-    """Return how a decision from a document's scores differs from what it says; None if it does not."""
+def _decided_again(document: Mapping[str, Any]) -> Decision | str:
+    """Return the decision on a document's scores, or why there is none."""
     rules = {name: document[name] for name in ("metrics", "confidence_level", "adjustment", "repetitions")}
+    gate, ids = document["gate"], [one["id"] for one in document["examples"]]
+    if len({*ids}) < len(ids):
+        return "it has an example twice"
     try:
         systems = [_system(document, number) for number in range(len(document["systems"]))][::-1]
         if not all(system.rows for system in systems):
             return "none of its rules rests on scores of examples"
         cluster = "cluster" if any("cluster" in one for one in document["examples"]) else None
-        given = {**rules, "gates": [document["gate"]]}
-        (again,) = decide_results(None, systems, given, cluster, only_shared=True).decisions  # what lacks has a null
+        only_shared = gate.get("only_shared", True)  # as before gates had that
+        (again,) = decide_results(None, systems, {**rules, "gates": [gate]}, cluster, only_shared=only_shared).decisions
     except (InputError, ValueError) as error:
         return f"the gate cannot decide on its scores: {error}"
+    return again
+
+
+def _difference(document: Mapping[str, Any], again: Decision) -> str | None:
+    """Return how a decision from a document's scores differs from what it says; None if it does not."""
     if again.conclusion != document["conclusion"]:
         return f"its scores give {again.conclusion}, not {document['conclusion']}"
     figures = [{name: getattr(rule, name) for name in _FIGURES} for rule in again.rules]
@@ -208,7 +227,7 @@ def _rows(examples: Sequence[Mapping[str, Any]], number: int) -> Iterator[Result
             yield ResultRow(example_id=example["id"], repetition=repetition, scores=of_repetition, fields=fields)
 
 
-def _lines(decision: Mapping[str, Any]) -> Iterator[str]:
+def _lines(decision: Mapping[str, Any], texts: Sequence[str]) -> Iterator[str]:
     yield f"{decision['conclusion']}  {decision['title']}"
-    yield from (f"  {rule['outcome']}  {rule['text']}" for rule in decision["rules"])
+    yield from (f"  {rule['outcome']}  {text}" for rule, text in zip(decision["rules"], texts, strict=True))
     yield from (f"  limit  {limit}" for limit in decision["limits"])

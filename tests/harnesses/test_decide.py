@@ -443,7 +443,9 @@ def test_a_decision_proves_itself_by_a_file(tmp_path: Path) -> None:
     assert "need a signature" in forged(unchecked, rehashed=True), "the writer of a file does not excuse it"
     assert "its scores give FAIL, not PASS" in forged(passes, rehashed=True)
     assert "its scores give correct value" in forged(better, rehashed=True)
+    assert "it has an example twice" in forged(lambda one: one["examples"].append(one["examples"][0]), rehashed=True)
     content["decisions"][0]["title"] = "gate decide: other"
+    content["decisions"][0]["rules"][0]["text"] = "correct is much better"
     whole = json.dumps(
         {name: value for name, value in content.items() if name not in ("sha256", "signature")},
         sort_keys=True,
@@ -452,7 +454,9 @@ def test_a_decision_proves_itself_by_a_file(tmp_path: Path) -> None:
     )
     Path(proof).write_text(json.dumps(content | {"sha256": hashlib.sha256(whole.encode()).hexdigest()}))
     assert verified("--signers", str(tmp_path / "signers")).exit_code == 4, "no longer signed"
-    for broken in ("[1]", "{}", json.dumps({**json.loads(text), "decisions": [{}]}), text[:-20]):
+    assert "gate decide: other" in verified().stdout and "much better" not in verified().stdout
+    assert "names and limits are those that the document states" in verified().stdout
+    for broken in ("[1]", "{}", json.dumps({**json.loads(text), "decisions": []}), text[:-20]):
         Path(proof).write_text(broken)
         assert (verified().exit_code, verified().stderr.count("\n")) == (2, 1), broken[:60]
 

@@ -23,7 +23,11 @@ ROOT = Path(__file__).parents[2]
 HELPERS = {"__init__", "arguments", "own_server", "real_size", "slow_server"}
 PROGRAMS = sorted({path.stem for path in (ROOT / "benchmarks").glob("*.py")} - HELPERS)
 NOT_STARTED = {"simulate": "each of its cells is made below"}
+A_MINUTE = "even its smallest run takes half a minute or more, and what it calls has tests"
 STARTED_BEFORE_A_RELEASE = {
+    **dict.fromkeys(
+        ("calls", "compare_page", "connections", "conversations", "fool", "marts", "pages", "price"), A_MINUTE
+    ),
     "doors": "tests/real_size opens every door",
     "peers": "its processes take long, and only ours runs here: benchmarks/peers.txt is not installed",
     "startup": "its processes take long, and call commands that have tests",
@@ -101,7 +105,7 @@ def test_named_commands_are_programs_that_take_these_arguments(monkeypatch: pyte
             pytest.fail(f"{page}: python -m benchmarks.{name}{arguments}")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_every_cell_of_the_simulation_can_be_made() -> None:
     for cell in all_cells():
         values = cell.estimates(0, 1)

@@ -323,6 +323,9 @@ class MetricReader:
         return content
 
 
+NO_PLACES: Places = np.array([], dtype=np.intp)
+
+
 def timed_metrics(spec: ExperimentSpec) -> dict[str, Reason]:
     """Return the metrics that are compared only side by side, latency and composites of it, with the reason if not."""
     return with_dependent_composites({LATENCY: NOT_SIDE_BY_SIDE}, spec)
@@ -397,13 +400,21 @@ class ExperimentPair:
         """The clusters of the candidate's examples."""
         return self.reader.clusters(self.candidate)
 
-    def sample(self, name: str) -> MetricSample | None:
-        """Return a metric of the candidate, or a slice of it; None if the candidate does not have it."""
+    def sample(self, name: str, *, with_lost: bool = False) -> MetricSample | None:
+        """Return a metric of the candidate, or a slice of it; None if the candidate does not have it.
+
+        `with_lost`, examples that only the baseline has come after its own, if the baseline has the metric.
+        """
         values = self.values.get(metric_of(name))
         if values is None:
             return None
         sample = MetricSample(values=values, clusters=self.clusters, scale=scale_of(values, self.spec))
-        return sample_at(sample, self.sample_places(name)) if self._is_part(name) else sample
+        sample = sample_at(sample, self.sample_places(name)) if self._is_part(name) else sample
+        theirs, lost = self.baseline_values.get(metric_of(name)), self.lost_places(name) if with_lost else NO_PLACES
+        if theirs is None or not lost.size:
+            return sample
+        joint = joined(sample.values, unanswered(at_places(theirs, lost)))
+        return replace(sample, values=joint, clusters=self._with_lost(sample.clusters, sample.values.values.size, lost))
 
     def sample_places(self, name: str) -> Places:
         """Return the positions of a metric's examples in the candidate's snapshot: all, or those of its slice."""
@@ -419,12 +430,12 @@ class ExperimentPair:
 
     def lost_places(self, name: str) -> Places:
         """Return the positions, in the baseline's snapshot, of a metric's examples that the candidate's lacks, or has
-        with other inputs or references; none of a built-in measure, whose missing values are left out.
+        with other inputs or references.
 
         The slice is by the baseline's examples.
         """
-        if self.baseline is None or self.matched is None or self.matched.is_whole or metric_of(name) in MEASURES:
-            return np.array([], dtype=np.intp)
+        if self.baseline is None or self.matched is None or self.matched.is_whole:
+            return NO_PLACES
         return np.setdiff1d(self._places_in(self.baseline, name), self.matched.baseline)
 
     def _is_part(self, name: str) -> bool:
@@ -439,10 +450,12 @@ class ExperimentPair:
         metric, matched = metric_of(name), self.matched_in(name)
         if metric not in self.values or metric not in self.baseline_values or matched is None:
             return None
-        lost = self.lost_places(name) if with_lost else np.array([], dtype=np.intp)
+        # latency is compared only where both sides answered side by side
+        lost = self.lost_places(name) if with_lost and metric != LATENCY else NO_PLACES
         ours, theirs = self._sides(metric, matched, lost)
         parts = [*self._parts(metric, matched, lost)]
-        paired = paired_metric(ours, theirs, self._clusters_of(matched, lost), self.spec, parts)
+        clusters = self._with_lost(matched.of_clusters(self.clusters), matched.n_shared, lost)
+        paired = paired_metric(ours, theirs, clusters, self.spec, parts)
         paired = replace(paired, slice=sliced_metric(name).slice)
         rounds = self._rounds if metric == LATENCY else None
         if rounds is None or not rounds.together.any():
@@ -458,16 +471,13 @@ class ExperimentPair:
         of_lost = at_places(every, lost)
         return joined(ours, unanswered(of_lost)), joined(theirs, of_lost)
 
-    def _clusters_of(self, matched: MatchedExamples, lost: Places) -> Clusters:
-        """Return the clusters of shared examples, and then of lost ones."""
-        clusters = matched.of_clusters(self.clusters)
-        if not lost.size or self.baseline is None:
+    def _with_lost(self, clusters: Clusters, count: int, lost: Places) -> Clusters:
+        """Return the clusters of so many examples, and then of lost ones."""
+        theirs = self.reader.clusters(self.baseline) if lost.size and self.baseline is not None else None
+        if not lost.size or (clusters is None and theirs is None):
             return clusters
-        theirs = self.reader.clusters(self.baseline)
-        if clusters is None and theirs is None:
-            return None
         of_lost = [None] * lost.size if theirs is None else [theirs[index] for index in lost]
-        return [*(clusters or [None] * matched.n_shared), *of_lost]
+        return [*(clusters or [None] * count), *of_lost]
 
     def _parts(self, metric: str, matched: MatchedExamples, lost: Places) -> Iterator[PairedPart]:
         """Yield the parts of a composite, and theirs, on shared and then on lost examples; none of another metric."""

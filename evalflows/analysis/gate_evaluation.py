@@ -27,7 +27,7 @@ from evalflows.analysis.verdicts import DifferenceTest, Verdict, classify
 from evalflows.engine.revision import revision
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import GatePolicy, GateSpec
-from evalflows.specs.metric_names import metric_of, sliced_metric
+from evalflows.specs.metric_names import LATENCY, metric_of, sliced_metric
 from evalflows.store.described import RuleOutcome, deciding_rules
 from evalflows.store.evidence import deleted_decisions, evidence_on
 from evalflows.store.manifests import Written
@@ -112,6 +112,11 @@ class GateEvaluation:
     def _paired(self, name: str) -> PairedMetric | None:
         return self.pair.paired(name, with_lost=not self.gate.only_shared)
 
+    def _lost(self, name: str) -> int:
+        """Return how many examples that only the baseline has count for a metric."""
+        is_counted = not self.gate.only_shared and self._production is None
+        return self.pair.lost_places(name).size if is_counted else 0
+
     @property
     def is_refused(self) -> bool:
         """Whether a metric of its non-inferiority or superiority rules is not comparable."""
@@ -166,11 +171,10 @@ class GateEvaluation:
 
     def _note_on_lost(self) -> Iterator[Difference]:
         """Yield how many examples of the baseline the candidate has no answer to, if these count."""
-        lost = [self.pair.lost_places(metric_of(name)).size for name in self.gate.compared]
-        if any(lost) and not self.gate.only_shared and self._production is None:
-            assert self.pair.baseline is not None  # its examples are lost
-            counted = f"{max(lost)} of the baseline's {self.pair.baseline.n_examples} examples"
-            text = f"{counted} count as missing: the candidate has none with the same inputs and references"
+        lost = max((self._lost(metric_of(name)) for name in self.gate.metrics), default=0)
+        if lost and self.pair.baseline is not None:
+            counted = f"{lost} of the baseline's {self.pair.baseline.n_examples} examples count as missing"
+            text = f"{counted}: the candidate has none with the same inputs and references"
             yield Difference(what="lost", text=f"{text} (only_shared: true leaves them out)")
 
     def verdict_rows(self, decision_id: str) -> Iterator[VerdictRow]:
@@ -287,7 +291,7 @@ class GateEvaluation:
         if rejudged.evaluator_version != paired.candidate.evaluator_version:
             return None
         ids = reader.example_ids(older.snapshot_id)
-        lost = [] if self.gate.only_shared else [ids[index] for index in self.pair.lost_places(name)]
+        lost = [ids[index] for index in self.pair.lost_places(name)] if self._lost(name) else []
         return recalibrated(reader.store, paired, [*matched.example_ids, *lost], rejudged, row)
 
     def _estimate(self, rule: Rule) -> Estimate | Reason:
@@ -399,12 +403,13 @@ class GateEvaluation:
             return recalibration or Reason(why.code, f"refused: {why}")
         if brief := why_too_brief(paired, rule.bound):
             return brief
+        lost, is_timed = self._lost(rule.metric), metric_of(rule.metric) == LATENCY
+        if lost and (is_timed or paired.scale.leaves_out_missing or self.interim_analyses is not None):
+            which = f"the candidate does not have {lost} of the baseline's examples"
+            return Reason("not_comparable", f"{which}, and nothing bounds what it would have there")
         if self.interim_analyses is not None:
             from evalflows.analysis.interim import interim_difference
 
-            if paired.candidate.values.size > matched.n_shared:
-                lost = f"{paired.candidate.values.size - matched.n_shared} of the baseline's examples"
-                return Reason("not_comparable", f"the candidate does not run {lost}, which no interim analysis counts")
             return interim_difference(paired, self.interim_analyses, matched.candidate)
         return DifferenceEstimate(paired, of_no_difference=rule.is_of_no_difference)
 
@@ -418,6 +423,8 @@ class GateEvaluation:
             from evalflows.analysis.interim import interim_mean
 
             return interim_mean(sample, self.interim_analyses, self.pair.sample_places(rule.metric))
+        if self._lost(rule.metric):
+            sample = self.pair.sample(rule.metric, with_lost=True) or sample
         return MeanOfSample(sample, self.pair.spec.confidence_level)
 
     def _calls_saved(self) -> int | None:

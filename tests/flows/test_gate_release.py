@@ -125,25 +125,35 @@ def test_a_candidate_cannot_pass_by_leaving_out_or_changing_what_it_fails(tmp_pa
     new = fallen(old, 0.15)
     (first,) = run(spec_of(gated(tmp_path, [], v1=old)))
     approve(first)
-    fields = gated(tmp_path, [GUARD, {**GUARD, "name": "shared", "only_shared": True}], v2=[*new, *([True] * 50)])
+    rules = {
+        "guarded": GUARD,
+        "floor": {"thresholds": {"exact_match": 0.72}},
+        "length": {"non_inferiority": {"answer_length": 3}},
+    }
+    gates = [{**rule, "name": name} for name, rule in rules.items()]
+    gates += [{**gate, "name": f"{gate['name']} shared", "only_shared": True} for gate in gates]
+    fields = gated(tmp_path, gates, v2=[*new, *([True] * 50)])
     first_fall, *falls = np.flatnonzero(old & ~new)
     examples = fields["dataset"]["rows"]
     examples[first_fall]["inputs"] = {"q": "Asked otherwise"}
     for place in falls[:9]:
         examples[place]["reference_outputs"] = {"a": "no"}
     fields["dataset"]["rows"] = [row for place, row in enumerate(examples) if place not in falls[9:]]
-    guarded, shared = decided(fields)
-    assert [(one.n_shared, one.conclusion) for one in (guarded, shared)] == [
-        (102, "NOT ENOUGH EVIDENCE"),
-        (102, "PASS"),
-    ]
-    both = "58 are on one side only, 10 have different inputs or references"
-    assert both in shared.notes[0] and both in guarded.notes[0]
+    found = decided(fields)
+    conclusions = [one.conclusion for one in found]
+    assert conclusions == ["NOT ENOUGH EVIDENCE"] * 3 + ["PASS"] * 2 + ["NOT ENOUGH EVIDENCE"], found
+    assert "does not have 18 of the baseline's examples" in found[2].summary
+    assert "all 102 differences are equal" in found[5].summary
+    note = "58 are on one side only, 10 have different inputs or references"
+    assert all(one.n_shared == 102 and note in one.notes[0] for one in found)
     missing = "18 of the baseline's 120 examples count as missing"
-    assert [any(missing in note for note in one.notes) for one in (guarded, shared)] == [True, False]
+    assert [any(missing in note for note in one.notes) for one in found] == [True] * 3 + [False] * 3
     columns = "n_pairs, difference, candidate_missing, round(worst_case_low, 3)"
-    verdicts = rows(f"select {columns} from verdicts where decision_id is not null order by candidate_missing")
-    assert verdicts == [(102, 0.0, 0, 0.0), (102, 0.0, 18, -0.15)]
+    verdicts = rows(
+        f"""select {columns} from verdicts join decisions using (decision_id)
+            where metric = 'exact_match' and starts_with(gate, 'guarded') order by gate"""
+    )
+    assert verdicts == [(102, 0.0, 18, -0.15), (102, 0.0, 0, 0.0)]
 
 
 @pytest.mark.slow

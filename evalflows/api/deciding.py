@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from evalflows.analysis.differences import ExperimentPair, MetricReader, publish_differences
 from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
-from evalflows.api.in_memory import ScoresInMemory, ScoresReader
+from evalflows.api.in_memory import ScoresInMemory, ScoresReader, limits_of_alike
 from evalflows.harnesses.assembling import Format, ResultRow, SystemResults, assembled
 from evalflows.harnesses.formats import read_table
 from evalflows.harnesses.recording import Recorded, check_field, is_without_inputs, keep, names_of, recorded
@@ -103,6 +103,9 @@ def decide_results(
     rules = {**rules, "gates": gates, "metrics": {**declared, **given}}
     made = recorded(systems, rules, cluster=cluster, only_shared=only_shared, where=where)
     spec, rows = made.spec, made.rows
+    if not spec.gates:  # else it limits decisions
+        alike = limits_of_alike(made.systems[0].examples)
+        made = replace(made, notes=[*made.notes, *alike])
     named = [kept_apart(name) for system in made.systems for name in system.results.metrics]
     for name, is_higher in directions.items():
         _check_metric(f"--{'higher' if is_higher else 'lower'}-is-better", kept_apart(name), named)

@@ -12,7 +12,7 @@ from evalflows.analysis.differences import MetricReader, estimate_rows, verdicts
 from evalflows.analysis.gate_evaluation import GateEvaluation
 from evalflows.harnesses.assembling import ResultRow
 from evalflows.harnesses.recording import Recorded, RecordedSystem, RunsOfMetric
-from evalflows.reports.decisions import STORED, Decision, Tested, limits_of_figures, with_search
+from evalflows.reports.decisions import STORED, Decision, Tested, limits_of_figures, limits_of_inputs, with_search
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import MEASURES, base_metric, kept_apart
@@ -100,6 +100,12 @@ class ScoresReader(MetricReader):
     invalid_trials = input_groups = answers_alike = _nothing  # type: ignore[assignment]
 
 
+def limits_of_alike(examples: "Examples") -> Iterator[str]:
+    """Say whether more than a few examples have the same inputs, and no clusters tell so."""
+    clustered = sum(cluster is not None for cluster in examples.clusters)
+    return limits_of_inputs(len(examples), len({*examples.texts("inputs")}), clustered)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScoresInMemory:
     """Scores of systems in no store: the decisions of gates on them, and their report."""
@@ -126,7 +132,9 @@ class ScoresInMemory:
                 baseline_apart=against,
             )
             before.add(look)
-            limits = [*limits_of_figures(decision, candidate.spec, map(_tested, self._verdicts[row.decision_id]))]
+            tested = map(_tested, self._verdicts[row.decision_id])
+            alike = limits_of_alike(self.reader.examples(candidate.snapshot_id))
+            limits = [*alike, *limits_of_figures(decision, candidate.spec, tested)]
             decision = replace(decision, limits=limits)
             for check in evaluation.slices(row.decision_id):
                 decision = with_search(decision, from_json(check.observed or "")["search"])

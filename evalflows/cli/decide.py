@@ -211,8 +211,8 @@ def _systems(sources: Sequence[str], named: str | None, rules: dict[str, Any]) -
     Raise InputError for several where one is wanted.
     """
     from evalflows.api.deciding import APPROVED, approved_results
+    from evalflows.harnesses.assembling import joined_systems
     from evalflows.harnesses.reading import read_results
-    from evalflows.harnesses.recording import of_systems
 
     for source in sources:
         if source.startswith(APPROVED):
@@ -222,7 +222,7 @@ def _systems(sources: Sequence[str], named: str | None, rules: dict[str, Any]) -
             yield from found
             continue
         path, hash_sign, system = (source, "", "") if Path(source).exists() else source.rpartition("#")
-        found = of_systems(read_results(path if hash_sign else source, named))
+        found = joined_systems(read_results(path if hash_sign else source, named))
         names = [one.system for one in found]
         if hash_sign:
             found = [one for one in found if one.system == system]

@@ -1,7 +1,7 @@
 """Results, the answers of systems to examples with scores, from rows: whatever the format, its reader yields rows with
 the columns that tables have."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from functools import cached_property
@@ -13,6 +13,7 @@ from typing import Any
 from evalflows.specs.errors import InputError, short
 from evalflows.specs.escaping import joined, json_text
 from evalflows.specs.frozen import dataclass
+from evalflows.specs.grouping import grouped
 from evalflows.specs.metric_names import kept_apart
 from evalflows.specs.values import identifier, is_blank
 
@@ -33,6 +34,13 @@ WORDS = {"true": 1.0, "false": 0.0, **dict.fromkeys(("", "n/a", "na", "null", "n
 LONGEST = 120  # in characters: of longer inputs, an id has the beginning and a hash
 
 Row = Mapping[str, Any]
+
+
+class Several(tuple[Any, ...]):
+    """Scores of one name that an answer has, such as those of its steps. Their mean counts; if they differ, a note says
+    so."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +76,17 @@ class SystemResults:
     format: str  # its name for people, such as "promptfoo"
     system: str  # a provider, a model, a run; empty if the file does not say it
     rows: Sequence[ResultRow]
-    unfinished: str | None = None  # why the run that wrote it did not finish
+    broken_off: str | None = None  # why the run that wrote it did not finish
+    pages: frozenset[int] = frozenset({1})  # which it has of those in which a platform answers
+    n_pages: int = 1
+    repeats: bool = False  # as of its format
+    notes: Sequence[str] = ()  # what to say of its scores
+
+    @property
+    def unfinished(self) -> str | None:
+        """Why these are not all results; None if they are."""
+        lacks = len(self.pages) < self.n_pages
+        return self.broken_off or (f"{len(self.pages)} of {self.n_pages} pages were given" if lacks else None)
 
     @cached_property
     def metrics(self) -> Sequence[str]:
@@ -176,13 +194,15 @@ def with_columns(system: SystemResults, wanted: Collection[str]) -> SystemResult
 def assembled(rows: Sequence[Row], kind: Format, source: str) -> Iterator[SystemResults]:
     """Yield the results of each system. Raise InputError for an answer without an id, or with that of another."""
     systems: dict[str, dict[tuple[str, int], dict[str, Any]]] = defaultdict(dict)
+    mixed: dict[str, Counter[str]] = defaultdict(Counter)  # by system and metric: answers with different scores
     known = {*chain.from_iterable(rows)}  # most files have few of the columns
     columns = {field: own for field, names in COLUMNS.items() if (own := [name for name in names if name in known])}
-    nothing = dict.fromkeys(COLUMNS)
+    nothing, others = dict.fromkeys(COLUMNS), columns.get("id", [])[1:]
     for index, row in enumerate(rows, start=1):
         where = f"{source}: result {index}"
         found = nothing | {field: first(row, names) for field, names in columns.items()}
-        answers, count = systems[str(found.pop("system") or "")], found.pop("repetition")
+        system, count = str(found.pop("system") or ""), found.pop("repetition")
+        answers = systems[system]
         identity = identifier(found.pop("id"), f"{where}: id") or _of_inputs(found["inputs"], where)
         repetition = int(number(count, where, "repetition") or 0)
         while count is None and kind.repeats and (identity, repetition) in answers:
@@ -192,20 +212,98 @@ def assembled(rows: Sequence[Row], kind: Format, source: str) -> Iterator[System
         scores, metadata = flattened(row.get("scores") or {}), row.get("metadata")
         if scores.keys() & answer["scores"].keys():
             of = "" if count is None else f" in repetition {count}"
-            raise InputError(f"{where}: got the id {short(identity)} twice{of}, wanted it once")
+            counted = ", or a column repetition" if count is None else ""
+            raise InputError(f"{where}: got the id {short(identity)} twice{of}, wanted it once{counted}")
+        for name, score in scores.items():
+            if isinstance(score, Several):
+                scores[name], are_different = _mean(score, where, name)
+                mixed[system][name] += are_different
         numbers = {name: number(score, where, name) for name, score in scores.items()}
         answer["scores"] |= numbers
         answer["reasons"] |= row.get("reasons") or ({} if found["error"] else _reasons(scores, numbers))
         answer["fields"] |= metadata if isinstance(metadata, Mapping) else {}
         answer |= {field: value for field, value in found.items() if value is not None}
-    lowest, unfinished = min(key[1] for answers in systems.values() for key in answers), at(rows[0], "unfinished")
+    lowest, broken_off = min(key[1] for answers in systems.values() for key in answers), at(rows[0], "unfinished")
+    page, n_pages = rows[0].get("of_pages") or (1, 1)
     for system, answers in systems.items():
         missing = {} if kind.is_sparse else dict.fromkeys(name for each in answers.values() for name in each["scores"])
         complete = [
             ResultRow(example_id=identity, repetition=count - lowest, **each | {"scores": missing | each["scores"]})
             for (identity, count), each in answers.items()
         ]
-        yield SystemResults(source=source, format=kind.title, system=system, rows=complete, unfinished=unfinished)
+        yield SystemResults(
+            source=source,
+            format=kind.title,
+            system=system,
+            rows=complete,
+            broken_off=broken_off,
+            pages=frozenset({page}),
+            n_pages=n_pages,
+            repeats=kind.repeats,
+            notes=[f"{source}: {note}" for note in _notes(complete, +mixed[system], others)],
+        )
+
+
+def _notes(rows: Sequence[ResultRow], mixed: Mapping[str, int], other_ids: Iterable[str]) -> Iterator[str]:
+    """Say of which metrics the mean of different scores counts, and which other ids examples share, as repetitions with
+    ids of their own do."""
+    for name, n in mixed.items():
+        yield f"{name}: in {n} of {len(rows)} answers, scores of this name differ: their mean counts"
+    for name in other_ids:
+        by_example = {row.example_id: row.fields.get(name) for row in rows}
+        values = [json_text(value) for value in by_example.values() if not is_blank(value)]
+        if len({*values}) < len(values):
+            yield (
+                f"{name}: {len(values)} examples have {len({*values})} values: they count as independent without "
+                f"--cluster {name}"
+            )
+
+
+def _mean(scores: Several, *where: str) -> tuple[float | None, bool]:
+    """Return the mean of scores that are not missing, None without one, and whether the scores differ."""
+    numbers = [number(score, *where) for score in scores]
+    given = [score for score in numbers if score is not None]
+    return sum(given) / len(given) if given else None, len({*numbers}) > 1
+
+
+def joined_systems(found: Iterable[SystemResults]) -> list[SystemResults]:
+    """Return results with those of one system joined, whichever files they are in. An answer may have other metrics in
+    another file. Raise InputError for an answer with the id of another, in formats where it is no repetition."""
+    by_system = grouped((results.system, results) for results in found)
+    return [first if not others else _joined(first, others) for first, *others in by_system.values()]
+
+
+def _joined(first: SystemResults, others: Sequence[SystemResults]) -> SystemResults:
+    answers = {(row.example_id, row.repetition): row for row in first.rows}
+    sources = dict.fromkeys(answers, first.source)
+    for results in others:
+        for row in results.rows:
+            key = row.example_id, row.repetition
+            while results.repeats and key in answers:
+                key = row.example_id, key[1] + 1
+            known = answers.get(key)
+            if known is None:
+                answers[key], sources[key] = replace(row, repetition=key[1]), results.source
+                continue
+            if known.scores.keys() & row.scores.keys():
+                got = f"the id {short(row.example_id)}, which {sources[key]} has too"
+                raise InputError(f"{results.source}: got {got}, wanted it in one of them")
+            answers[key] = replace(
+                known,
+                fields={**known.fields, **row.fields},
+                scores={**known.scores, **row.scores},
+                reasons={**known.reasons, **row.reasons},
+                error=known.error or row.error,
+            )
+    every = first, *others
+    return replace(
+        first,
+        rows=[*answers.values()],
+        broken_off=next((one.broken_off for one in every if one.broken_off), None),
+        pages=frozenset().union(*(one.pages for one in every)),
+        n_pages=max(one.n_pages for one in every),
+        notes=[note for one in every for note in one.notes],
+    )
 
 
 def _of_inputs(inputs: Any, where: str) -> str:

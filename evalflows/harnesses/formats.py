@@ -11,9 +11,21 @@ from math import isnan
 from pathlib import Path
 from typing import Any
 
-from evalflows.harnesses.assembling import COLUMNS, WORDS, NoResultsError, Row, at, first, flattened, has, rows_in
+from evalflows.harnesses.assembling import (
+    COLUMNS,
+    WORDS,
+    NoResultsError,
+    Row,
+    Several,
+    at,
+    first,
+    flattened,
+    has,
+    rows_in,
+)
 from evalflows.specs.errors import short
 from evalflows.specs.escaping import joined
+from evalflows.specs.grouping import grouped
 from evalflows.store.file_formats import document_rows
 
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # as Inspect's own metrics read them
@@ -21,8 +33,10 @@ _SAMPLES = re.compile(r"samples_(.+?)(_\d{4}-\d\d-\d\dT[\d.:-]+)?\.jsonl")
 """How lm-eval names the samples of a task."""
 _HELM_RUN = re.compile(r",?\bmodel=([^,]+)")  # in the name of a folder: mmlu:subject=anatomy,model=openai_gpt2
 _PASSED = {"passed": True, "xpassed": True, "failed": False}  # pytest's other outcomes are missing
+_REPEATED = re.compile(r"(.+\[.+(?=-)|.+(?=\[\d+-\d+\]))[-[](\d+)-(\d+)\]", re.DOTALL)
 _EXIT_CODES = {2: "pytest was interrupted", 3: "pytest had an internal error"}
 _NOT_GRADED = 2  # promptfoo's reason of a failure that no assertion found
+_ASKING = ("user", "human", "system")  # roles in conversations that are no answers
 _LABELS = ("CATEGORICAL", "TEXT", "CORRECTION")  # types of Langfuse's scores that are no numbers
 METRICS, VALUES = ("metric", "metric_name"), ("value", "score")  # columns of the long form
 _KNOWN = {"scores", "metadata", *(name for names in COLUMNS.values() for name in names)}
@@ -32,6 +46,20 @@ _OPENED = ("inputs", "outputs", "feedback_stats", "extra")  # JSON in LangSmith'
 _ALONE = re.compile(r"\[\s*([-+.\deE]+|true|false)\s*\]", re.IGNORECASE)
 _SCORE = re.compile(r"(.+[_./ ])?(scores?|metrics?)([_./ ].+)?", re.IGNORECASE)
 """Columns that are scores by their names: a text in one is an error."""
+
+
+class _Scores:
+    """Scores by answers, which a file has as records of their own: none replaces another of the same name."""
+
+    def __init__(self) -> None:
+        self.answers: defaultdict[Any, defaultdict[str, list[Any]]] = defaultdict(lambda: defaultdict(list))
+
+    def add(self, answer: Any, name: str, value: Any) -> None:
+        self.answers[answer][name].append(value)
+
+    def of(self, answer: Any) -> dict[str, Any]:
+        given: Mapping[str, list[Any]] = self.answers.get(answer, {})
+        return {name: Several(values) if values[1:] else values[0] for name, values in given.items()}
 
 
 def read_inspect(log: Any, source: str) -> Iterator[Row]:
@@ -68,18 +96,26 @@ def read_lm_eval(content: Any, source: str) -> Iterator[Row]:
 
 
 def read_helm(content: Any, source: str) -> Iterator[Row]:
+    """Yield instances with the statistics of their perturbations as metrics of their own, as HELM's tables have them:
+    the perturbations of an instance are no examples."""
     run = Path(source).parent.name
     task, model = (_HELM_RUN.sub("", run), found[1]) if (found := _HELM_RUN.search(run)) else (None, None)
+    given = _Scores()
     for row in rows_in(content):
         if isinstance(row["stats"], Mapping):
             raise NoResultsError(f"{source}: got HELM's display_predictions.json, wanted its per_instance_stats.json")
         perturbation = at(row, "perturbation", "name")
+        for stat in row["stats"]:
+            name = ",".join(filter(None, (stat["name"]["name"], stat["name"].get("sub_split"), perturbation)))
+            given.add((row["instance_id"], row.get("train_trial_index")), name, stat["mean"] if stat["count"] else None)
+    for instance, trial in given.answers:
+        identity = "/".join(filter(None, (task, instance)))
         yield {
-            "id": "/".join(filter(None, (task, row["instance_id"], perturbation))),
+            "id": identity,
             "system": model,
-            "trial": row.get("train_trial_index"),
-            "scores": {stat["name"]["name"]: stat.get("mean") if stat["count"] else None for stat in row["stats"]},
-            "metadata": {"perturbation": perturbation},
+            "trial": trial,
+            "scores": given.of((instance, trial)),
+            "metadata": {"instance_id": identity},
         }
 
 
@@ -104,10 +140,13 @@ def read_openai_evals(content: Any, source: str) -> Iterator[Row]:
 
 def read_junit(content: Any, source: str) -> Iterator[Row]:
     (root,) = content.values()
-    for case in root.iter("testcase"):
+    cases = [*root.iter("testcase")]
+    ids = _repetitions(["::".join(filter(None, (case.get("classname"), case.get("name")))) for case in cases])
+    for case, (identity, repetition) in zip(cases, ids, strict=True):
         lack = next((each for each in case if each.tag in ("error", "skipped")), None)
         yield {
-            "id": "::".join(filter(None, (case.get("classname"), case.get("name")))),
+            "id": identity,
+            "repetition": repetition,
             "scores": {"passed": case.find("failure") is None if lack is None else None},
             "metadata": {each.get("name", ""): each.get("value") for each in case.iter("property")},
             "error": None if lack is None else lack.get("message") or lack.tag,
@@ -115,12 +154,27 @@ def read_junit(content: Any, source: str) -> Iterator[Row]:
 
 
 def read_pytest_json(report: Any, source: str) -> Iterator[Row]:
-    for test in report["tests"]:
+    ids = _repetitions([test["nodeid"] for test in report["tests"]])
+    for test, (identity, repetition) in zip(report["tests"], ids, strict=True):
         passed = _PASSED.get(test["outcome"])
         crashes = filter(None, (at(test, stage, "crash", "message") for stage in ("setup", "call", "teardown")))
         error = next(crashes, test["outcome"]) if passed is None else None
         said = {"metadata": test.get("metadata"), "error": error, "unfinished": _EXIT_CODES.get(report["exitcode"])}
-        yield {"id": test["nodeid"], "scores": {"passed": passed}, **said}
+        yield {"id": identity, "repetition": repetition, "scores": {"passed": passed}, **said}
+
+
+def _repetitions(names: Sequence[str]) -> list[tuple[str, int | None]]:
+    """Return tests without the numbers that pytest-repeat adds to their names, and these numbers: `test_sum[x-1-3]` to
+    `test_sum[x-3-3]` are three repetitions of `test_sum[x]`. Two parameters look the same unless all three are there.
+    """
+    found = [(name, _REPEATED.fullmatch(name)) for name in names]
+    numbers = grouped(((match[1], match[3]), int(match[2])) for _, match in found if match)
+    return [
+        (f"{match[1]}]" if "[" in match[1] else match[1], int(match[2]))
+        if match and len(of := numbers[match[1], match[3]]) > 1 and sorted(of) == [*range(1, int(match[3]) + 1)]
+        else (name, None)
+        for name, match in found
+    ]
 
 
 def read_promptfoo(content: Any, source: str) -> Iterator[Row]:
@@ -159,7 +213,7 @@ def read_deepeval(run: Any, source: str) -> Iterator[Row]:
         errors = {each["name"]: each["error"] for each in metrics if each.get("error")}
         scores = {each["name"]: None if each["name"] in errors else each.get("score") for each in metrics}
         yield {
-            "inputs": first(case, ("input", "turns", "scenario")),
+            "inputs": first(case, ("input", "scenario")) or _asked(case.get("turns")),
             "reference": first(case, ("expectedOutput", "expectedOutcome")),
             "output": case.get("actualOutput"),
             "scores": {"success": None if errors else case.get("success"), **scores},
@@ -169,12 +223,23 @@ def read_deepeval(run: Any, source: str) -> Iterator[Row]:
         }
 
 
+def _asked(turns: Any) -> Any:
+    """Return a conversation without the answers, which are another system's in another file."""
+    is_whole = isinstance(turns, list) and all(isinstance(turn, Mapping) for turn in turns)
+    return [turn for turn in turns if first(turn, ("role", "type")) in _ASKING] if is_whole else turns
+
+
+def read_ragas(content: Any, source: str) -> Iterator[Row]:
+    for row in read_table(content, source):
+        yield {**row, "user_input": _asked(row.get("user_input"))}
+
+
 def read_langsmith(content: Any, source: str) -> Iterator[Row]:
     """Yield the rows of an experiment as a data frame, or its runs and their feedback, which may follow them."""
-    rows, given = rows_in(content), defaultdict[str, dict[str, Any]](dict)
+    rows, given = rows_in(content), _Scores()
     for row in rows:
         if "key" in row and row.get("run_id"):
-            given[str(row["run_id"])][row["key"]] = row.get("score")
+            given.add(str(row["run_id"]), row["key"], row.get("score"))
     for row in rows:
         if has(content, "example_id execution_time"):
             parts = {name: _under(name, row) for name in ("inputs", "outputs", "reference")}
@@ -186,7 +251,7 @@ def read_langsmith(content: Any, source: str) -> Iterator[Row]:
                 **row,
                 "id": row.get("reference_example_id"),
                 "system": row.get("session_id"),
-                "scores": {**stats, **given[str(row["id"])]},
+                "scores": {**stats, **given.of(str(row["id"]))},
                 "metadata": at(row, "extra", "metadata"),
             }
 
@@ -202,27 +267,39 @@ def _under(name: str, row: Row) -> dict[str, Any]:
 
 def read_langfuse(content: Any, source: str) -> Iterator[Row]:
     """Yield traces with their scores, which the traces hold or which are records of their own; of scores alone, the
-    traces that they are of."""
-    rows, given = rows_in(at(content, "data") or content), defaultdict[str, dict[str, Any]](dict)
-    for score in [*rows, *(each for row in rows for each in row.get("scores") or ())]:
-        if "value" in score and first(score, ("dataType", "data_type")) not in _LABELS:
-            given[str(first(score, ("traceId", "trace_id")))][score["name"]] = score["value"]
+    traces that they are of. Those of people are metrics of their own, scores of sessions and of datasets are left out.
+    """
+    rows, given, meta = rows_in(at(content, "data") or content), _Scores(), at(content, "meta")
+    for of, score in chain(
+        ((None, row) for row in rows), ((row, one) for row in rows for one in row.get("scores") or ())
+    ):
+        trace = first(score, ("traceId", "trace_id")) or at(of, "id")
+        if "value" in score and trace and first(score, ("dataType", "data_type")) not in _LABELS:
+            is_of_people = score.get("source") == "ANNOTATION"
+            given.add(str(trace), f"{score['name']},annotation" if is_of_people else score["name"], score["value"])
     traces = [row for row in rows if "value" not in row]
+    page = (at(meta, "page") or 1, at(meta, "totalPages") or 1)
     for row in traces:
-        yield {**row, "id": at(row, "metadata", "dataset_item_id"), "scores": given[row["id"]]}
+        yield {
+            **row,
+            "id": at(row, "metadata", "dataset_item_id"),
+            "scores": given.of(str(row["id"])),
+            "of_pages": page,
+        }
     if not traces:
-        yield from ({"id": trace, "scores": scores} for trace, scores in given.items())
+        yield from ({"id": trace, "scores": given.of(trace), "of_pages": page} for trace in given.answers)
 
 
 def read_braintrust(content: Any, source: str) -> Iterator[Row]:
     """Yield the rows of an experiment with the scores of the spans below them. Ids of rows differ by experiment."""
-    rows, given = rows_in(content), defaultdict[str, dict[str, Any]](dict)
+    rows, given = rows_in(content), _Scores()
     for row in rows:
-        given[row["root_span_id"]] |= row.get("scores") or {}
+        for name, value in (row.get("scores") or {}).items():
+            given.add(row["root_span_id"], name, value)
     for row in rows:
         if not row.get("span_parents"):
             system = first(row, ("experiment_name", "experiment_id"))
-            yield {**row, "id": at(row, "origin", "id"), "system": system, "scores": given[row["root_span_id"]]}
+            yield {**row, "id": at(row, "origin", "id"), "system": system, "scores": given.of(row["root_span_id"])}
 
 
 def read_table(content: Any, source: str) -> Iterator[Row]:
@@ -241,6 +318,7 @@ def read_table(content: Any, source: str) -> Iterator[Row]:
     if not is_long and not metrics and "scores" not in columns:
         raise NoResultsError(f"{got}, wanted scores, as numbers or true and false")
     known = {*_KNOWN, *METRICS, *VALUES} if is_long else _KNOWN
+    known = known - {*COLUMNS["id"][1:]}  # others than `id` can be clusters
     for row in rows:
         listed, metadata = ({} if row.get(name) is None else row[name] for name in ("scores", "metadata"))
         scores = dict(listed) if isinstance(listed, Mapping) else {"scores": listed}
@@ -248,7 +326,7 @@ def read_table(content: Any, source: str) -> Iterator[Row]:
         scores |= {str(first(row, METRICS)): first(row, VALUES)} if is_long else {}
         fields = dict(metadata) if isinstance(metadata, Mapping) else {"metadata": metadata}
         fields |= {name: value for name, value in row.items() if name not in known}
-        yield {**row, "scores": scores, "metadata": fields, "unfinished": None}
+        yield {**row, "scores": scores, "metadata": fields, "unfinished": None, "of_pages": None}
 
 
 def _alone(text: str) -> str:

@@ -3,7 +3,7 @@ decides on them as on runs of ours."""
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import PurePath
@@ -194,7 +194,7 @@ def recorded(
         own = spec.model_copy(update={"dataset": spec.dataset.model_copy(update={"snapshot": snapshot})})
         row = _experiment(system, name, own, group, snapshot, len(examples))
         made.append(RecordedSystem(row=row, examples=shared, results=system))
-    return Recorded(spec=spec, systems=made, notes=[*notes, *said])
+    return Recorded(spec=spec, systems=made, notes=[*(note for one in systems for note in one.notes), *notes, *said])
 
 
 def keep(store: Store, made: Recorded) -> None:
@@ -207,19 +207,6 @@ def keep(store: Store, made: Recorded) -> None:
         store.publish("outputs", owner, list(one.answers()))
         store.publish("judgements", owner, from_columns("judgements", _scores(one.results, owner)))
         store.publish("experiments", owner, [one.row])
-
-
-def of_systems(found: Iterable[SystemResults]) -> list[SystemResults]:
-    """Return results with those of one system joined, whichever files they are in."""
-    by_system = grouped((results.system, results) for results in found)
-    return [
-        replace(
-            first,
-            rows=[row for one in (first, *others) for row in one.rows],
-            unfinished=next((one.unfinished for one in (first, *others) if one.unfinished), None),
-        )
-        for first, *others in by_system.values()
-    ]
 
 
 def names_of(systems: Sequence[SystemResults]) -> list[str]:
@@ -499,12 +486,13 @@ def _scores(system: SystemResults, owner: str) -> dict[str, list[Any]]:
     }
 
 
-def read_sentence(systems: Iterable[SystemResults]) -> str:
+def read_sentence(systems: Sequence[SystemResults]) -> str:
     """Return what was read, in a sentence: `promptfoo: 120 results of 2 systems; Inspect: 118 results`."""
-    parts = []
+    parts = list[str]()
     for name, of_format in grouped((system.format, system) for system in systems).items():
         rows: list[ResultRow] = [row for system in of_format for row in system.rows]
         errors = Counter(row.error is not None for row in rows)[True]
         systems_text = f" of {len(of_format)} systems" if len(of_format) > 1 else ""
         parts.append(f"{name}: {len(rows)} results{systems_text}{f', {errors} with errors' if errors else ''}")
+    parts += [f"{one.source} is incomplete: {one.unfinished}" for one in systems if one.unfinished]
     return "; ".join(parts)

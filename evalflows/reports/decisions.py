@@ -538,9 +538,13 @@ def _limits(store: Store, decision: Decision) -> Iterator[str]:
 
 
 def _of_inputs(store: Store, candidate: _Experiment) -> Iterator[str]:
-    """Say whether more than a few examples have the same inputs, and no clusters tell so."""
     with store.reading(only={"snapshot_id": [candidate.snapshot_id]}):
-        ((count, different, clustered),) = ask(store, (_INPUTS, [candidate.snapshot_id]))[0]
+        (counts,) = ask(store, (_INPUTS, [candidate.snapshot_id]))[0]
+    yield from limits_of_inputs(*counts)
+
+
+def limits_of_inputs(count: int, different: int, clustered: int) -> Iterator[str]:
+    """Say whether more than a few examples have the same inputs, and no clusters tell so."""
     if not clustered and count - different > FEW_ALIKE * count:
         yield (
             f"the {count} examples have {different} different inputs: equal ones count as independent, which narrows "

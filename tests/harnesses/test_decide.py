@@ -357,6 +357,47 @@ def test_other_inputs_of_an_id_are_missing_values(tmp_path: Path) -> None:
     assert "50 clusters" in rules[0]["text"] and "doc" not in {one["metric"] for one in document["metrics"]}
 
 
+def test_repetitions_are_no_independent_examples(tmp_path: Path) -> None:
+    """Perturbations of an instance are metrics; where nothing tells of repetitions, the limits name equal inputs."""
+    right = {"old": drawn(60, 0.75), "new": [one or n % 4 == 0 for n, one in enumerate(drawn(60, 0.75))]}
+    files, tables = [], []
+    for name, side in right.items():
+        (tmp_path / name).mkdir()
+        rows = [
+            {
+                "instance_id": f"id{n}",
+                "train_trial_index": 0,
+                "stats": [{"name": {"name": "exact_match", "split": "test"}, "count": 1, "mean": float(one)}],
+                **({"perturbation": {"name": kind}} if kind else {}),
+            }
+            for n, one in enumerate(side)
+            for kind in (None, "robustness", "fairness")
+        ]
+        (tmp_path / name / "per_instance_stats.json").write_text(json.dumps(rows))
+        files.append(str(tmp_path / name))
+        cells = "".join(f"{n}-{k},q{n},What is {n}?,{int(one)}\n" for n, one in enumerate(side) for k in range(3))
+        (tmp_path / f"{name}.csv").write_text(f"id,question_id,question,ok\n{cells}")
+        tables.append(str(tmp_path / f"{name}.csv"))
+    helm = asked(*files, "--metric", "exact_match=.1", "--cluster", "instance_id").stdout
+    assert "60 clusters" in helm and "exact_match,robustness" in helm
+    note = "question_id: 180 examples have 60 values: they count as independent without --cluster question_id"
+    limit = "the 180 examples have 60 different inputs: equal ones count as independent"
+    for option in ((), ("--metric=ok=.1",), ("--metric=ok=.1", "--store")):
+        printed = asked(*tables, *option).stdout
+        assert (printed.count(note), printed.count(limit)) == (2, 1), option
+    ends = [
+        [
+            float(end)
+            for end in re.findall(r"better: \S+ \[(.*?), (.*?)\]", asked(*given, *rule, "--cluster", of).stdout)[0]
+        ]
+        for given, *rule, of in (
+            (files, "--superiority", "exact_match", "instance_id"),
+            (tables, "--superiority", "ok", "question_id"),
+        )
+    ]
+    assert ends[0] == pytest.approx(ends[1], abs=0.005)
+
+
 def test_python_decides_on_scores_of_any_form() -> None:
     """As gates do, and nothing of Prefect or pandas is loaded for it."""
     old, new = list(OLD.values()), list(NEW.values())

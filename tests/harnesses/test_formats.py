@@ -3,6 +3,7 @@
 import json
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -61,11 +62,14 @@ CASES = {
         "helm",
         {
             "": {
-                "id0#0": {"exact_match": 1.0, "logprob": 0.5},
+                "id0#0": {
+                    "exact_match": 1.0,
+                    "logprob": 0.5,
+                    "exact_match,misspellings": 0.0,
+                },
                 "id0#1": {"exact_match": 1.0, "logprob": 0.5},
                 "id1#0": {"exact_match": 0.0, "logprob": None},
                 "id1#1": {"exact_match": 1.0, "logprob": None},
-                "id0/misspellings#0": {"exact_match": 0.0, "logprob": None},
             }
         },
     ),
@@ -248,3 +252,84 @@ def test_exports_of_platforms_are_read_as_their_files_are(tmp_path: Path) -> Non
     (tmp_path / "cells.csv").write_text("id,name,tone\na,x,[0.5]\nb,x,[true]\nc,x,\n")
     (cells,) = read_results(str(tmp_path / "cells.csv"))
     assert [row.scores["tone"] for row in cells.rows] == [0.5, 1.0, None]
+
+
+def _trace(number: int, *scores: tuple[str, float | None]) -> dict[str, Any]:
+    given = [{"name": "correct", "value": value, "dataType": "NUMERIC", "source": source} for source, value in scores]
+    return {"id": f"t{number}", "timestamp": "2026", "observations": [], "input": f"q{number}", "scores": given}
+
+
+def _spans(number: int, *scores: tuple[str, float | None]) -> list[dict[str, Any]]:
+    """A row of Braintrust with a score, and spans below it with others of that name."""
+    of_row = {"root_span_id": f"r{number}", "input": f"q{number}"}
+    return [
+        {**of_row, "id": f"s{place}", "span_id": f"s{place}", "scores": {"correct": value}}
+        | ({"span_parents": ["s0"]} if place else {})
+        for place, (_, value) in enumerate(scores)
+    ]
+
+
+def _run(number: int, *scores: tuple[str, float | None]) -> list[dict[str, Any]]:
+    run = {"id": f"r{number}", "run_type": "chain", "start_time": "2026", "inputs": {"q": f"q{number}"}}
+    feedback = [{"id": source, "run_id": f"r{number}", "key": "correct", "score": value} for source, value in scores]
+    return [run | {"feedback_stats": None, "reference_example_id": f"q{number}"}, *feedback]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("kind", ["langfuse", "braintrust", "langsmith"])
+def test_no_score_replaces_another_of_its_name(kind: str, order: int, tmp_path: Path) -> None:
+    """Such as those of the steps of an answer: their mean counts, and a note says so where they differ."""
+    given = [[("EVAL", 1.0), ("EVAL", 0.0), ("API", 0.5), ("API", None)][::order], [("EVAL", 1.0), ("API", 1.0)]]
+    made = [
+        {"langfuse": _trace, "braintrust": _spans, "langsmith": _run}[kind](number, *scores)
+        for number, scores in enumerate(given)
+    ]
+    path = tmp_path / "results.jsonl"
+    rows = [row for one in made for row in (one if isinstance(one, list) else [one])]
+    path.write_text("\n".join(map(json.dumps, rows)))
+    (found,) = read_results(str(path))
+    assert scores_of([found]) == {"": {"q0#0": {"correct": 0.5}, "q1#0": {"correct": 1.0}}}
+    assert found.notes == [f"{path}: correct: in 1 of 2 answers, scores of this name differ: their mean counts"]
+
+
+def test_scores_of_people_are_apart_and_those_of_sessions_left_out(tmp_path: Path) -> None:
+    """In Langfuse, where they have the names of evaluators' scores."""
+    path = tmp_path / "results.json"
+    of_session = {"name": "correct", "value": 0, "traceId": None, "sessionId": "s", "dataType": "NUMERIC"}
+    trace = _trace(0, ("EVAL", 1.0), ("ANNOTATION", 0.0))
+    path.write_text("\n".join(map(json.dumps, (trace, of_session))))
+    (found,) = read_results(str(path))
+    assert (scores_of([found]), found.notes) == ({"": {"q0#0": {"correct": 1.0, "correct,annotation": 0.0}}}, [])
+
+
+def test_tests_that_pytest_repeats_are_repetitions(tmp_path: Path) -> None:
+    """By the names of pytest-repeat 0.9; parameters that look the same are none."""
+    names = [f"test_sum[2 + 3?-5-{number}-3]" for number in (1, 2, 3)] + [
+        f"test_plain[{number}-2]" for number in (1, 2)
+    ]
+    names += ["test_range[1-3]", "test_range[2-3]", "test_range[2-4]", "test_one[1-1]"]
+    cases = "".join(f'<testcase classname="a" name="{name}"/>' for name in names)
+    (tmp_path / "results.xml").write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
+    tests = [{"nodeid": f"a::{name}", "outcome": "passed"} for name in names]
+    (tmp_path / "results.json").write_text(json.dumps({"exitcode": 0, "tests": tests}))
+    for name in ("results.xml", "results.json"):
+        (found,) = read_results(str(tmp_path / name))
+        assert [(row.example_id.removeprefix("a::"), row.repetition) for row in found.rows] == [
+            *(("test_sum[2 + 3?-5]", number) for number in (1, 2, 3)),
+            *(("test_plain", number) for number in (1, 2)),
+            *((name, 0) for name in names[5:]),
+        ]
+
+
+def test_a_conversation_has_one_id_whatever_was_answered(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    for answer in ("hello", "good day"):
+        turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": answer}]
+        case = {"turns": turns, "success": True, "metricsData": []}
+        path.write_text(json.dumps({"testCases": [], "conversationalTestCases": [case, case | {"scenario": "greets"}]}))
+        (found,) = read_results(str(path))
+        assert [row.example_id for row in found.rows] == ['[{"content": "hi", "role": "user"}]', "greets"]
+        messages = [{"type": "human", "content": "hi"}, {"type": "ai", "content": answer}]
+        path.write_text(json.dumps([{"user_input": messages, "tone": 0.5}]))
+        (found,) = read_results(str(path))
+        assert found.rows[0].example_id == '[{"content": "hi", "type": "human"}]'

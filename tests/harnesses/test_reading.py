@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from evalflows.harnesses.assembling import SystemResults, joined_systems
 from evalflows.harnesses.reading import FORMATS, read_results
+from evalflows.harnesses.recording import read_sentence
 from evalflows.specs.errors import InputError
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -175,7 +177,37 @@ def test_the_folder_of_a_run_of_helm_names_its_task_and_model(tmp_path: Path) ->
     (run / "display_predictions.json").write_text('[{"instance_id": "id0", "stats": {"exact_match": 1}}]')
     (run / "instances.json").write_text('[{"id": "id0", "input": {"text": "2 + 3?"}, "split": "test"}]')
     (results,) = read_results(str(tmp_path))
-    assert (results.system, results.rows[-1].example_id) == ("mock_small", "sums:kind=easy/id0/misspellings")
+    assert (results.system, results.rows[-1].example_id) == ("mock_small", "sums:kind=easy/id1")
+
+
+def test_files_of_a_system_are_one_without_dropping_a_score(tmp_path: Path) -> None:
+    """A file for each metric, and repetitions where a format has them; an id twice is refused, as in one file."""
+
+    def joined(*contents: str) -> list[SystemResults]:
+        for place, content in enumerate(contents):
+            (tmp_path / f"{place}.json").write_text(content)
+        return joined_systems(read_results(str(tmp_path)))
+
+    (found,) = joined("id,correct\na,1\nb,0\n", "id,tone\nb,0.5\na,1\n")
+    assert [row.scores for row in found.rows] == [{"correct": 1.0, "tone": 1.0}, {"correct": 0.0, "tone": 0.5}]
+    case = json.dumps({"testCases": [{"input": "q", "success": True}]})
+    (found,) = joined(case, case)
+    assert [(row.example_id, row.repetition) for row in found.rows] == [("q", 0), ("q", 1)]
+    with pytest.raises(InputError, match=r"1\.json: got the id 'b', which .*0\.json has too, wanted it in one of them"):
+        joined("id,correct\na,1\nb,0\n", "id,correct\nb,1\n")
+
+
+def test_the_pages_of_an_answer_are_whole_or_reported_as_incomplete(tmp_path: Path) -> None:
+    for number in (1, 2):
+        trace = {"id": f"t{number}", "input": f"q{number}", "scores": [{"name": "correct", "value": 1}]}
+        page = {"data": [trace], "meta": {"page": number, "limit": 1, "totalItems": 2, "totalPages": 2}}
+        (tmp_path / f"{number}.json").write_text(json.dumps(page))
+    (alone,), (whole,) = (
+        joined_systems(read_results(str(tmp_path / "1.json"))),
+        joined_systems(read_results(str(tmp_path))),
+    )
+    assert (alone.unfinished, whole.unfinished, len(whole.rows)) == ("1 of 2 pages were given", None, 2)
+    assert read_sentence([alone]).endswith(f"{tmp_path / '1.json'} is incomplete: 1 of 2 pages were given")
 
 
 def test_several_prompts_of_a_provider_are_systems_of_their_own(tmp_path: Path) -> None:

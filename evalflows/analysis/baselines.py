@@ -12,7 +12,7 @@ from evalflows.specs.files import located
 from evalflows.specs.gate import GateSpec
 from evalflows.specs.metric_names import TRIAL
 from evalflows.specs.values import words
-from evalflows.store.evidence import evidence_on
+from evalflows.store.evidence import check_none_deleted, evidence_on
 from evalflows.store.kept_checks import keep_check
 from evalflows.store.queries.conclusions import DOOR, Door, approvals, approved, conclusions_on
 from evalflows.store.queries.continuing import continued_by
@@ -128,6 +128,7 @@ def approve_baseline(
             f"experiment {row.name!r}: got FAIL from the gate {gate!r}, wanted another experiment, or a reason "
             "to approve it anyway (--reason)"
         )
+    check_none_deleted(store, [row.experiment_id, row.snapshot_id])
     if key is not None:
         evidence_on(store, [row.experiment_id, row.snapshot_id])  # what is signed is what a run wrote
     name = name or (row.name if are_recorded(row) else experiment_spec(row).name)

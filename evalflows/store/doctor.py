@@ -14,7 +14,7 @@ from evalflows.store.checksums import content_of
 from evalflows.store.database import catalog_path, catalog_problem, keep_catalog
 from evalflows.store.erasing import ERASED_KEY
 from evalflows.store.erasing import FOLDER as PLANS
-from evalflows.store.evidence import deleted_decisions
+from evalflows.store.evidence import DELETED, deleted_decisions, written_files
 from evalflows.store.file_states import states_of
 from evalflows.store.file_systems import storage_errors
 from evalflows.store.files import FORMAT, FORMAT_KEY
@@ -80,6 +80,7 @@ class _Examiner:
         self._unreadable: set[tuple[str, str]] = set()
         self._unpacked: set[tuple[str, str]] = set()  # owners that have files of their own, by table
         self._completed: list[tuple[str, dict[str, Any]]] = []  # with the experiment's id
+        self._lost: set[StoredFile] = set()  # files that completed experiments must have
         self._hashes: dict[str, str] = {}  # SHA-256 of readable files, by path
         self.n_files = 0
 
@@ -155,6 +156,7 @@ class _Examiner:
                 if there < count and not {(table, owner), (table, "")} & self._unreadable:
                     problem = f"{identity} is completed, but has {there} rows here, wanted {count}"
                     lost = StoredFile(self._store.layout.sealed(table, owner), table, "sealed", owner)
+                    self._lost.add(lost)
                     yield Finding("damaged", lost.path, problem, advice(lost, is_there=False))
 
     def _not_written(self) -> Iterator[Finding]:
@@ -168,6 +170,10 @@ class _Examiner:
         for decision in decisions:
             for owner in decision.evidence.owners if decision.evidence else ():
                 resting[owner].append(decision.owner)
+        there = {*self._rows, *((file.table, file.owner) for path in self._hashes if (file := StoredFile.at(path)))}
+        for file in sorted({*written_files(layout, known)} - self._lost, key=lambda file: file.path):
+            if not {(file.table, file.owner), (file.table, "")} & (there | self._unreadable):
+                yield Finding("damaged", file.path, DELETED, advice(file, is_there=False))
         for file, problem in not_written(layout, self._hashes, known):
             of = [f"the decision {name} rests on it" for name in resting.get(file.owner, ())[:1]]
             yield Finding("damaged", file.path, "; ".join([problem, *of]), ADVICE)

@@ -1,10 +1,12 @@
 """What decisions rest on: verified when they are made, and again when somebody asks."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from evalflows.specs.errors import StorageError
 from evalflows.specs.frozen import dataclass
+from evalflows.store.file_states import states_of
+from evalflows.store.layout import Layout, StoredFile
 from evalflows.store.manifests import (
     Evidence,
     Manifest,
@@ -16,6 +18,7 @@ from evalflows.store.manifests import (
     manifests,
     newest_evidence,
 )
+from evalflows.store.packs import files_of, owners_of
 from evalflows.store.snapshots import check_content
 from evalflows.store.store import Store
 
@@ -49,6 +52,7 @@ def evidence_on(store: Store, owners: Collection[str]) -> Evidence:
     Raise StorageError for a file of it that is damaged, or that no run wrote, and for examples of another snapshot.
     """
     check_packs(store.layout, store.filesystem, TABLES_OF_EVIDENCE)
+    check_none_deleted(store, owners)
     _check_examples(store, owners)
     evidence = store.steady(
         lambda: evidence_of(store.layout, store.filesystem, owners, store.verify(owners, TABLES_OF_EVIDENCE))
@@ -80,6 +84,34 @@ def _deleted_before(store: Store, manifest: Manifest) -> Iterator[tuple[str, str
             yield path, f"the decision was deleted, and {manifest.owner} was made after it"
 
 
+def check_none_deleted(store: Store, owners: Collection[str]) -> None:
+    """Raise StorageError for a file of these owners that a run wrote, if no file has the rows of its table now."""
+    layout, fs = store.layout, store.filesystem
+    states, written = states_of(layout, fs), {*written_files(layout, manifests(layout, fs, owners))}
+    if lost := [file for file in written if file.path not in states]:
+        found = files_of(fs, states, {file.owner for file in lost}, {file.table for file in lost})
+        there = {
+            (file.table, owner)
+            for path in found
+            if (file := StoredFile.at(path))
+            for owner in (owners_of(fs, path, states[path]) if file.is_packed else [file.owner])
+        }
+        for file in lost:
+            if (file.table, file.owner) not in there:
+                advice = "restore it from a backup, or run the experiment again"
+                raise StorageError(f"{file.path}: {DELETED}; {advice}")
+
+
+DELETED = "a run wrote this file, and it was deleted, or the run was killed while writing it"
+
+
+def written_files(layout: Layout, known: Mapping[str, Sequence[Manifest]]) -> Iterator[StoredFile]:
+    """Yield the files of evidence that manifests name. Packing moves their rows; retention removes the manifests."""
+    for path in (path for of_owner in known.values() for manifest in of_owner for path in manifest.files):
+        if (file := StoredFile.at(f"{layout.root}/{path}")) and file.owner and file.table in TABLES_OF_EVIDENCE:
+            yield file
+
+
 def _check_examples(store: Store, owners: Collection[str]) -> None:
     """Whoever replaces a snapshot's file with its manifest cannot have its id name other examples."""
     for owner in owners:
@@ -101,6 +133,7 @@ def verify_decision(store: Store, decision_id: str) -> Verified:
     for path, problem in (*broken_links(layout, fs, manifest), *_deleted_before(store, manifest)):
         raise StorageError(f"{path}: {problem}; restore it from a backup, or decide the gate again")
     check_packs(layout, fs, TABLES_OF_EVIDENCE)
+    check_none_deleted(store, manifest.evidence.owners)
     _check_examples(store, manifest.evidence.owners)
     hashes = store.verify(manifest.evidence.owners, TABLES_OF_EVIDENCE)
     check_hashes(layout, fs, hashes, parts={part["path"]: part["sha256"] for part in manifest.evidence.parts})

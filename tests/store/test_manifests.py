@@ -17,7 +17,7 @@ from evalflows.cli.main import cli
 from evalflows.specs.errors import StorageError
 from evalflows.store.doctor import examine
 from evalflows.store.erasing import Selection
-from evalflows.store.evidence import deleted_decisions, evidence_on, verify_decision
+from evalflows.store.evidence import DELETED, deleted_decisions, evidence_on, verify_decision
 from evalflows.store.files import write_file
 from evalflows.store.layout import StoredFile
 from evalflows.store.manifests import ALTERED, FOLDER, UNKNOWN, Written, manifests
@@ -143,6 +143,23 @@ def test_a_deleted_decision_is_named_with_and_without_its_manifest(decided: Stor
     assert gone in damaged(decided)
     decide(decided, make)
     assert deleted_decisions(decided) == []
+
+
+@pytest.mark.parametrize("table", ["checks", "judgements"])
+def test_deleted_evidence_is_named_and_nothing_is_decided_without_it(decided: Store, make: Make, table: str) -> None:
+    """Without its checks, a judge that failed them would count again."""
+    if table == "checks":
+        check = make("checks", check_id="c", batch_id="exp-1", subject_id="judge", passed=False)
+        decided.publish("checks", "exp-1", [check])
+        decide(decided, make, "dec-2")
+    path = Path(decided.layout.sealed(table, "exp-1"))
+    path.unlink()
+    ((found, problem),) = damaged(decided)
+    assert found == str(path) and ("deleted" in problem or table == "judgements")
+    with pytest.raises(StorageError, match=f"{path}: {DELETED}"):
+        verify_decision(decided, "dec-2" if table == "checks" else "dec-1")
+    with pytest.raises(StorageError, match=f"{path}: {DELETED}"):
+        decide(decided, make, "dec-3")
 
 
 def test_what_rewrites_files_keeps_them_sound(decided: Store, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

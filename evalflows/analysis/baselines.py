@@ -14,7 +14,7 @@ from evalflows.specs.metric_names import TRIAL
 from evalflows.specs.values import words
 from evalflows.store.evidence import check_none_deleted, evidence_on
 from evalflows.store.kept_checks import keep_check
-from evalflows.store.queries.conclusions import DOOR, Door, approvals, approved, conclusions_on
+from evalflows.store.queries.conclusions import DOOR, Door, approvals, approved, not_passed
 from evalflows.store.queries.continuing import continued_by
 from evalflows.store.records import FINAL, BaselineRow, ExperimentRow, after, derived_id, new_id, to_json
 from evalflows.store.row_specs import experiment_spec
@@ -109,7 +109,7 @@ def approve_baseline(
     The approval keeps the door that it came through, and which process started this one.
 
     Raise InputError for a key that cannot sign, for a trial, for an incomplete experiment, whose missing values would
-    count against every candidate, and without a reason for one that a gate's newest decision failed.
+    count against every candidate, and without a reason for one that a gate's newest decision did not pass.
     """
     if row.state != "completed":
         why = f": {row.reason}" if row.reason else ""
@@ -117,17 +117,17 @@ def approve_baseline(
         raise InputError(f"experiment {row.name!r} is {row.state}{why}; wanted a complete one; {continued}")
     if TRIAL in row.tags:
         raise InputError(f"experiment {row.name!r}: got the tag {TRIAL!r}, wanted a baseline that gates may use")
-    conclusions = conclusions_on(store, [row.experiment_id]).get(row.experiment_id, {})
     if reason is not None:
         try:
             reason = words(reason)
         except ValueError as error:
             raise InputError(f"reason: {error}") from error
-    if reason is None and (gate := next((gate for gate, said in conclusions.items() if said == "FAIL"), None)):
-        raise InputError(
-            f"experiment {row.name!r}: got FAIL from the gate {gate!r}, wanted another experiment, or a reason "
-            "to approve it anyway (--reason)"
-        )
+    if reason is None:
+        for gate, conclusion in not_passed(store, row.experiment_id)[:1]:
+            raise InputError(
+                f"experiment {row.name!r}: got {conclusion} from the gate {gate!r}, wanted another experiment, or a "
+                "reason to approve it anyway (--reason)"
+            )
     check_none_deleted(store, [row.experiment_id, row.snapshot_id])
     if key is not None:
         evidence_on(store, [row.experiment_id, row.snapshot_id])  # what is signed is what a run wrote

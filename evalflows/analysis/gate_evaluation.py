@@ -173,9 +173,9 @@ class GateEvaluation:
         """Yield how many examples of the baseline the candidate has no answer to, if these count."""
         lost = max((self._lost(metric_of(name)) for name in self.gate.metrics), default=0)
         if lost and self.pair.baseline is not None:
-            counted = f"{lost} of the baseline's {self.pair.baseline.n_examples} examples count as missing"
-            text = f"{counted}: the candidate has none with the same inputs and references"
-            yield Difference(what="lost", text=f"{text} (only_shared: true leaves them out)")
+            others = f"the other {lost} of the baseline's {self.pair.baseline.n_examples} examples"
+            text = f"{others} count as missing for the candidate (only_shared: true leaves them out)"
+            yield Difference(what="lost", text=text)
 
     def verdict_rows(self, decision_id: str) -> Iterator[VerdictRow]:
         """Yield the verdicts on the metrics of the gate's rules, as rows."""
@@ -403,10 +403,12 @@ class GateEvaluation:
             return recalibration or Reason(why.code, f"refused: {why}")
         if brief := why_too_brief(paired, rule.bound):
             return brief
-        lost, is_timed = self._lost(rule.metric), metric_of(rule.metric) == LATENCY
-        if lost and (is_timed or paired.scale.leaves_out_missing or self.interim_analyses is not None):
+        if lost := self._lost(rule.metric):
             which = f"the candidate does not have {lost} of the baseline's examples"
-            return Reason("not_comparable", f"{which}, and nothing bounds what it would have there")
+            if self.interim_analyses is not None:
+                return Reason("not_comparable", f"{which}, which interim analyses cannot count")
+            if metric_of(rule.metric) == LATENCY or paired.scale.leaves_out_missing:
+                return Reason("not_comparable", f"{which}, and nothing bounds what it would have there")
         if self.interim_analyses is not None:
             from evalflows.analysis.interim import interim_difference
 

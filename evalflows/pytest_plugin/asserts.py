@@ -105,6 +105,7 @@ def assert_no_regression(
     *,
     confidence: float = 0.95,
     min_examples: int = 20,
+    only_shared: bool = False,
     allow_open: bool = False,
 ) -> DecisionRow:
     """Assert that the candidate is not worse than the baseline by more than the margin. Return the decision.
@@ -116,6 +117,7 @@ def assert_no_regression(
         margin: The non-inferiority margin in the metric's own unit, greater than 0.
         confidence: The confidence level of the difference's interval.
         min_examples: The minimum number of examples (or clusters) for a conclusion.
+        only_shared: Leave out the baseline's examples that the candidate lacks. By default they count as missing.
         allow_open: Only warn (EvidenceWarning) if there is not enough evidence.
 
     Raise AssertionError if the candidate is worse or there is not enough evidence; InputError for an unknown
@@ -127,6 +129,7 @@ def assert_no_regression(
         metric=metric,
         rules={"non_inferiority": {metric: margin}},
         min_examples=min_examples,
+        only_shared=only_shared,
         allow_open=allow_open,
     )
     return _hold(claim, candidate, baseline, confidence)
@@ -207,6 +210,7 @@ class _Claim:
     rules: Mapping[str, Mapping[str, float]]
     min_examples: int
     allow_open: bool
+    only_shared: bool = False
     more_is_better: bool | None = None  # the direction that the metric must have; None: either
 
 
@@ -241,7 +245,8 @@ def _decide(
     if not 0 < confidence_level < 1:
         raise InputError(f"confidence: got {confidence_level}, wanted a number between 0 and 1, such as 0.95")
     try:
-        gate = GateSpec.model_validate({"name": claim.name, "min_examples": claim.min_examples, **claim.rules})
+        settings = {"name": claim.name, "min_examples": claim.min_examples, "only_shared": claim.only_shared}
+        gate = GateSpec.model_validate({**settings, **claim.rules})
     except ValidationError as error:
         raise InputError(first_problem(error, claim.metric, GateSpec)) from None
     chosen = _identity(_default_experiment(claim.metric) if candidate is None else candidate)

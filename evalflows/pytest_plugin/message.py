@@ -42,7 +42,7 @@ def _missing(store: Store, metric: str, decision: DecisionRow) -> Iterator[str]:
         total = result.missing + result.scored
         yield f"{result.missing} of {total} values of {result.metric} are missing in {result.experiment}"
     (rule,) = rule_outcomes(decision.reasons)
-    if rule.outcome == "open" and rule.p_below is not None and not incomplete:
+    if rule.outcome == "open" and rule.p_below is not None and not incomplete and not rule.n_missing:
         yield "no values are missing: more examples or a less strict bound would decide"
 
 

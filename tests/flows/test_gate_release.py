@@ -146,7 +146,7 @@ def test_a_candidate_cannot_pass_by_leaving_out_or_changing_what_it_fails(tmp_pa
     assert "all 102 differences are equal" in found[5].summary
     note = "58 are on one side only, 10 have different inputs or references"
     assert all(one.n_shared == 102 and note in one.notes[0] for one in found)
-    missing = "18 of the baseline's 120 examples count as missing"
+    missing = "the other 18 of the baseline's 120 examples count as missing"
     assert [any(missing in note for note in one.notes) for one in found] == [True] * 3 + [False] * 3
     columns = "n_pairs, difference, candidate_missing, round(worst_case_low, 3)"
     verdicts = rows(

@@ -86,7 +86,11 @@ def test_of_eight_items_nothing_is_said() -> None:
     assert "8 pairs; wanted at least 20 to decide" in first
     assert sides == "  few (ID) against app-old (ID), at a confidence level of 0.95"
     assert any("only the 8 shared ones" in note for note in notes)
-    assert assert_no_regression("few", "app-old", "exact_match", margin=0.5, min_examples=8).conclusion == "PASS"
+    few = {"margin": 0.5, "min_examples": 8}
+    _, *notes = told(assert_no_regression, "few", "app-old", "exact_match", **few)
+    assert any("72 of the baseline's 80 examples count as missing" in note for note in notes)
+    assert not any("no values are missing" in note for note in notes)
+    assert assert_no_regression("few", "app-old", "exact_match", **few, only_shared=True).conclusion == "PASS"
 
 
 def test_where_half_of_the_judgements_failed_it_says_how_many_and_shows_them_first() -> None:

@@ -38,6 +38,21 @@ select candidate_experiment_id, gate, conclusion from gate_decisions
 where is_newest and list_contains($1, candidate_experiment_id) order by confirmed_at, decision_id
 """
 
+_NOT_PASSED = """
+select gate, conclusion from gate_decisions
+where is_newest and candidate_experiment_id = ? and conclusion <> 'PASS'
+      and (conclusion = 'FAIL' or (n_shared > 0 and baseline_experiment_id <> candidate_experiment_id))
+order by conclusion, gate
+"""
+
+
+def not_passed(store: Store, experiment: str) -> list[tuple[str, str]]:
+    """Return each gate that has not passed an experiment, with its newest conclusion, FAIL first. An open decision
+    without a baseline, or without shared examples, does not count: there was nothing to compare with."""
+    (rows,) = ask(store, (_NOT_PASSED, [experiment]))
+    return [(gate, conclusion) for gate, conclusion in rows]
+
+
 Door = Literal["terminal", "pipe", "python"]
 """Through which a baseline is approved: the command in a terminal, the command without one, or Python."""
 

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 from evalflows.analysis.baselines import approval_problem, baseline_name, no_baseline
 from evalflows.analysis.comparability import JUDGE_DRIFT, Difference
-from evalflows.analysis.differences import ExperimentPair, TestedMetric, verdict_row, why_too_brief
+from evalflows.analysis.differences import (
+    NOTHING_DETECTABLE,
+    ExperimentPair,
+    TestedMetric,
+    verdict_row,
+    why_too_brief,
+)
 from evalflows.analysis.evaluate_rules import conclusion_of, evaluate_rules
 from evalflows.analysis.experiment_metrics import (
     ExperimentMetricDifference,
@@ -98,8 +104,17 @@ class GateEvaluation:
         return {
             name: TestedMetric(pair=self.pair, paired=paired, test=self._difference_test(name, paired))
             for name in self.gate.metrics
-            if (paired := self._paired(name) or self.pair.experiment_metrics.get(name)) is not None
+            if (paired := self._so_far(name) or self.pair.experiment_metrics.get(name)) is not None
         }
+
+    def _so_far(self, name: str) -> PairedMetric | None:
+        """Return a metric on the pairs that have run, so that those of later batches are not missing."""
+        paired, matched, interim_analyses = self._paired(name), self.pair.matched_in(name), self.interim_analyses
+        if paired is None or matched is None or interim_analyses is None or self._lost(name):
+            return paired
+        from evalflows.analysis.interim import pairs_so_far  # late: few gates have batches
+
+        return pairs_so_far(paired, interim_analyses.seen(matched.candidate))
 
     @cached_property
     def compared(self) -> Mapping[str, PairedMetric]:
@@ -180,7 +195,9 @@ class GateEvaluation:
     def verdict_rows(self, decision_id: str) -> Iterator[VerdictRow]:
         """Yield the verdicts on the metrics of the gate's rules, as rows."""
         for name, verdict in self.verdicts.items():
-            yield verdict_row(self._tested[name], verdict, decision_id)
+            row = verdict_row(self._tested[name], verdict, decision_id)
+            # what one look at all pairs detects is less than what interim analyses do
+            yield row if self.interim_analyses is None else replace(row, **NOTHING_DETECTABLE)
 
     def slices(self, decision_id: str) -> Iterator[CheckRow]:
         """Yield the search of slices against an experiment: in the metrics of broken rules, else in those compared,
@@ -269,7 +286,7 @@ class GateEvaluation:
         if isinstance(paired, PairedExperimentMetric):
             why = self.pair.why_refused(name) or paired.why_not_compared
             return paired.difference_test(why, self.gate.non_inferiority.get(name))
-        if recalibration := self._recalibrated(name, paired):
+        if recalibration := self._recalibrated(name, self._paired(name) or paired):
             higher = paired.scale.higher_is_better
             return DifferenceTest(
                 estimate=recalibration.difference(), higher_is_better=higher, exclusion=self.pair.why_excluded(name)

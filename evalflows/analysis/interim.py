@@ -67,13 +67,21 @@ def _n_done(store: Store, row: ExperimentRow, running: Sequence[str]) -> int:
     return next((index for index, example in enumerate(running) if example not in ran), len(running))
 
 
+def pairs_so_far(paired: PairedMetric, seen: Places) -> PairedMetric:
+    """Return the pairs that have run, in running order; `seen` are their positions among all."""
+    clusters = None if paired.clusters is None else [paired.clusters[index] for index in seen]
+    candidate, baseline = at_places(paired.candidate, seen), at_places(paired.baseline, seen)
+    return replace(paired, candidate=candidate, baseline=baseline, clusters=clusters)
+
+
 def interim_difference(paired: PairedMetric, interim_analyses: InterimAnalyses, places: Places) -> Estimate | Reason:
     """Return how much better the candidate is so far, or why that cannot be estimated in batches.
 
     `places` are the snapshot positions of the paired examples.
     """
     seen = interim_analyses.seen(places)
-    candidate, baseline = at_places(paired.candidate, seen), at_places(paired.baseline, seen)
+    so_far = pairs_so_far(paired, seen)
+    candidate, baseline = so_far.candidate, so_far.baseline
     counted = _counted(candidate) & _counted(baseline)
     if why := _why_not_in_batches(counted, np.maximum(candidate.weights, baseline.weights), paired.clusters):
         return why
@@ -82,8 +90,6 @@ def interim_difference(paired: PairedMetric, interim_analyses: InterimAnalyses, 
         _filled(candidate, of_candidate, paired.scale) - _filled(baseline, of_baseline, paired.scale)
         for of_candidate, of_baseline in ((low, high), (high, low))
     )
-    clusters = None if paired.clusters is None else [paired.clusters[index] for index in seen]
-    so_far = replace(paired, candidate=candidate, baseline=baseline, clusters=clusters)
     return RunningEstimate(
         value=so_far.difference(paired.confidence_level).difference,
         n_missing=so_far.n_missing,

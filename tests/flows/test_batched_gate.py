@@ -52,6 +52,9 @@ def test_it_stops_when_it_has_decided_and_says_what_that_saved(tmp_path: Path) -
     assert asked("select distinct state, reason, answered from experiment_overview") == [
         ("incomplete", f"stopped after {seen} of 600 examples: the gates had decided", seen)
     ]
+    columns = "n_pairs, candidate_missing, minimum_detectable_effect"
+    verdicts = asked(f"select {columns} from verdicts where decision_id = '{one.decision_id}'")
+    assert verdicts == [(seen, 0, None)], "what has not run is not missing"
 
 
 @pytest.mark.slow

@@ -5,12 +5,15 @@ import secrets
 import signal
 import sysconfig
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
+from certificates import one_certificate
 from hypothesis import settings
+from kept_workers import KeptWorkers
+from lent_roots import LentRoots
 from plain_flows import plain_flows
 from postgres_server import binaries, postgres_server
 from prefect_database import give_database_to
@@ -21,6 +24,7 @@ from store_rows import make_row
 
 import evalflows.prefect_server
 import evalflows.store.store
+from evalflows.store import database, query_process
 from evalflows.store.layout import Layout
 from evalflows.store.store import Store
 
@@ -81,6 +85,44 @@ def no_server_begins_early() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def catalogs_are_written_once() -> Iterator[None]:
+    """The file of views for other programs, which each run leaves in its store, is made once for the latest roots."""
+    write, written = database.write_views, dict[str, bytes]()
+
+    def write_again(path: Path, *, root: str) -> None:
+        if root in written:
+            path.write_bytes(written[root])
+        else:
+            write(path, root=root)
+            written[root] = path.read_bytes()
+            if len(written) > 4:
+                written.pop(next(iter(written)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "write_views", write_again)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test speaks to a provider, so none needs the certificates of the system, which each client would load."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(one_certificate(tmp_path_factory.mktemp("certificates"))))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def query_processes_are_kept() -> Iterator[None]:
+    """Processes for the queries of others serve one test after another."""
+    workers = KeptWorkers()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(query_process, "_Worker", workers.take)
+        patch.setattr(query_process.QueryProcesses, "close", lambda queries: workers.close(queries))
+        yield
+    workers.end()
+
+
+@pytest.fixture(scope="session", autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests share a folder of their own for what is kept for a user. Processes that they start share a local server
     there, which ends after them."""
@@ -89,13 +131,25 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def lent_roots(tmp_path_factory: pytest.TempPathFactory) -> LentRoots:
+    return LentRoots(tmp_path_factory.mktemp("roots"))
+
+
 @pytest.fixture(autouse=True)
-def store_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The root of this test's store, which `Store()` and `connect()` use."""
-    root = tmp_path / "store"
-    monkeypatch.setenv("EVALFLOWS_STORE", str(root))
+def store_root(
+    tmp_path: Path, lent_roots: LentRoots, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[Path]:
+    """The root of this test's store, which `Store()` and `connect()` use.
+
+    Quick tests have it in turn. Slow ones may leave processes that still write to theirs.
+    """
     monkeypatch.setenv("EVALFLOWS_SPOOL", str(tmp_path / "spool"))
-    return root
+    own = tmp_path / "store"
+    is_slow = any(map(request.node.get_closest_marker, ("slow", "soak")))
+    with nullcontext(own) if is_slow else lent_roots.lend(own) as root:
+        monkeypatch.setenv("EVALFLOWS_STORE", str(root))
+        yield root
 
 
 @pytest.fixture

@@ -132,11 +132,11 @@ def test_the_specs_that_ship_are_specs() -> None:
         assert paths and all(load(path).name for path in paths)
 
 
-def test_the_queries_on_traces_run(tmp_path: Path) -> None:
+def test_the_queries_on_traces_run() -> None:
     queries = blocks("docs/guides/traces.md", "sql")
     assert len(queries) == 3
     for query in queries:
-        assert rows_from(Store(tmp_path / "store"), query) == []
+        assert rows_from(Store(), query) == []
 
 
 LINK = re.compile(r"\]\((?!https?:)([^)\s#]*)#?([^)\s]*)\)")

@@ -50,6 +50,7 @@ from evalflows.store.queries.windows import (
     Window,
     WindowsWanted,
     WindowTraces,
+    days_with_windows,
     first_day,
     last_day,
     traces_of_day,
@@ -831,9 +832,8 @@ class Watching:
             size=size,
             dimensions={entry.partition("=")[0] for rule in rules for entry in rule.slices} - {ALL},
         )
-        first = min(begin.values()).date()
-        for number in range((self.until.date() - first).days + 1):
-            for window in windows_of_day(self.store, wanted, first + timedelta(days=number)):
+        for day in days_with_windows(self.store, self.evaluation_id, min(begin.values()).date(), self.until.date()):
+            for window in windows_of_day(self.store, wanted, day):
                 for rule in rules:
                     is_closed = window.start + LENGTH[size] + timedelta(seconds=rule.closes_after_s) <= self.until
                     if is_closed and window.start >= begin[rule.title] and is_watched(rule, window):

@@ -89,7 +89,7 @@ def serving(api: Api) -> Iterator[Api]:
         def log_message(self, *_: Any) -> None: ...
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     api.address = f"http://127.0.0.1:{server.server_port}"
     try:
         yield api

@@ -80,7 +80,7 @@ def test_preferences_are_written_to_a_file(compared: Compared, tmp_path: Path) -
     assert (done.exit_code, done.stdout) == (0, "")
     assert Path("train.jsonl").read_text(encoding="utf-8") == export("cmp-1").stdout
     assert done.stderr == "1 of 3 pairs by preference; left out: 1 ties, 1 flipped\n"
-    assert [path.name for path in tmp_path.iterdir() if path.name != "store"] == ["train.jsonl"]
+    assert [path.name for path in tmp_path.iterdir()] == ["train.jsonl"]
 
 
 def test_bad_input_is_one_line(compared: Compared, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_bad_input_is_one_line(compared: Compared, tmp_path: Path) -> None:
         ((*tone, "--output", ""), ".: cannot be written: "),
     ):
         assert message in refused(*arguments)
-    assert {path.name for path in tmp_path.iterdir()} == {"store", "file", "folder"}
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "folder"}
     assert [*Path("folder").iterdir()] == []
 
 
@@ -116,4 +116,4 @@ def test_a_file_is_left_as_it_was_where_the_new_one_cannot_be_written_whole(
     monkeypatch.setattr(os, "fsync", no_space)
     assert "train.jsonl: cannot be written: No space left on device" in refused("cmp-1", "--output", "train.jsonl")
     assert Path("train.jsonl").read_text() == "as before\n"
-    assert [path.name for path in tmp_path.iterdir() if path.name != "store"] == ["train.jsonl"]
+    assert [path.name for path in tmp_path.iterdir()] == ["train.jsonl"]

@@ -34,11 +34,11 @@ def test_the_first_page_is_home(store: Store) -> None:
     assert answer.headers["location"] == "/home"
 
 
-def test_a_page_is_made_once_until_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_is_made_once_until_a_file_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
     whole = evalflows.dashboard.app.whole_page
     monkeypatch.setattr(evalflows.dashboard.app, "whole_page", lambda *given: made.append("one") or whole(*given))
-    store = Store(tmp_path / "store")
+    store = Store()
     client = browser(store)
     first, again = client.get("/production/traces").text, client.get("/production/traces").text
     assert (first, len(made)) == (again, 1)
@@ -80,8 +80,8 @@ def test_a_wrong_parameter_is_a_bad_request(store: Store, address: str, message:
     assert (answer.status_code, message in answer.text) == (400, True)
 
 
-def test_a_file_that_a_query_process_left_out_is_named_on_every_page_and_by_every_tool(tmp_path: Path) -> None:
-    store = Store(tmp_path / "store")
+def test_a_file_that_a_query_process_left_out_is_named_on_every_page_and_by_every_tool() -> None:
+    store = Store()
     produce(store, trace("a", "in", "out"))
     (path,) = Path(store.layout.root, "observations").glob("[so]*/*/*.parquet")
     path.write_bytes(b"PAR1 PAR1")

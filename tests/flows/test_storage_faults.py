@@ -32,8 +32,8 @@ def spec_of(endpoint: Endpoint, **changes: Any) -> ExperimentSpec:
     return ExperimentSpec.model_validate(fields | changes)
 
 
-def test_a_spool_that_cannot_be_written_is_found_before_the_first_call(store_root: Path) -> None:
-    (store_root.parent / "spool").write_text("a file in the way")
+def test_a_spool_that_cannot_be_written_is_found_before_the_first_call(tmp_path: Path) -> None:
+    (tmp_path / "spool").write_text("a file in the way")
     with serving(Endpoint()) as endpoint, pytest.raises(StorageError, match=r"/spool.*: (Not a directory|File exists)"):
         run(spec_of(endpoint))
     assert endpoint.calls == 0

@@ -119,7 +119,7 @@ def test_a_store_changes_no_figure(tmp_path: Path, options: tuple[str, ...]) -> 
     files = []
     for seed, name in enumerate(("old", "new", "short")):
         made, rows = np.random.default_rng(seed), []
-        for n, repetition in ((n, repetition) for n in range(80 - 10 * (name == "short")) for repetition in range(2)):
+        for n, repetition in ((n, repetition) for n in range(50 - 10 * (name == "short")) for repetition in range(2)):
             scores: dict[str, Any] = {
                 "right": float(made.random() < 0.8 - seed / 5),
                 "grade": round(made.random(), 2),

@@ -88,7 +88,7 @@ def test_answers_without_end_take_bounded_memory(tmp_path: Path, prefect_environ
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     url = f"http://127.0.0.1:{server.server_port}"
     targets, connections = [], {}
     for answer in ANSWERS:

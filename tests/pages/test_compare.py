@@ -22,12 +22,16 @@ ROWS = [
 OLD = dict(zip(EXAMPLES, [1.0, 1.0, 0.0, 0.5, 0.0, 1.0], strict=True))
 NEW = dict(zip(EXAMPLES, [0.0, 0.8, 1.0, 0.5, None, 1.0], strict=True))
 NEWER = dict(zip(EXAMPLES, [1.0, 1.0, 0.0, 0.5, 0.0, 1.0], strict=True))
-HOSTILE = {
-    "q0": "<script>alert(1)</script><img src=x onerror=alert(1)>",
-    "q1": "[click](javascript:alert(1)) **bold** `code`",
-    "q2": "\x1b[31mred\x1b[0m \x07",
-    "q3": '=HYPERLINK("http://x")',
-    "q4": "abc \u202egnirts\u202c \u2066x\u2069",
+HOSTILE = dict.fromkeys(EXAMPLES, "fine") | {
+    "q0": "\n".join(
+        (
+            "<script>alert(1)</script><img src=x onerror=alert(1)>",
+            "[click](javascript:alert(1)) **bold** `code`",
+            "\x1b[31mred\x1b[0m \x07",
+            '=HYPERLINK("http://x")',
+            "abc \u202egnirts\u202c \u2066x\u2069",
+        )
+    ),
     "q5": "y" * 1_000_000,
 }
 BASE, CANDIDATE, THIRD = "exp-00-old", "exp-01-new", "exp-02-newer"
@@ -197,7 +201,7 @@ def test_in_a_report_of_one_file_there_are_no_forms_and_no_links() -> None:
 
 @pytest.mark.parametrize("words", ["", "1"])
 def test_hostile_answers_are_harmless_text(words: str) -> None:
-    for links, example in ((NoLinks(), "q0"), *((Links(), one) for one in HOSTILE)):
+    for links, example in ((NoLinks(), "q0"), (Links(), "q0"), (Links(), "q5")):
         asked = {"baseline": [BASE], "candidate": ["hostile"], "words": [words], "example": [example]}
         body = compare_page(Site(store=Store(), links=links), Query(asked)).body
         shown = seen(body)

@@ -1,7 +1,5 @@
 """Templates escape every text, and show the characters that would not be seen."""
 
-from pathlib import Path
-
 import pytest
 from jinja2 import UndefinedError
 from markupsafe import Markup
@@ -19,8 +17,8 @@ SHOWN = (
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(store=Store(tmp_path / "store"), links=Links())
+def site() -> Site:
+    return Site(store=Store(), links=Links())
 
 
 def from_text(site: Site, source: str, **values: object) -> str:

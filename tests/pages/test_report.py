@@ -61,8 +61,8 @@ def fill() -> Store:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(store=Store(tmp_path / "store"), links=NoLinks())
+def site() -> Site:
+    return Site(store=Store(), links=NoLinks())
 
 
 def check_alone(html: str) -> Html:

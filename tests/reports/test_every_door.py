@@ -117,7 +117,7 @@ def artifact() -> str:
 
 
 def html_report() -> str:
-    file = Path(os.environ["EVALFLOWS_STORE"]).parent / "report.html"
+    file = Path(os.environ["EVALFLOWS_SPOOL"]).with_name("report.html")
     printed("report", "together", "-o", str(file))
     return file.read_text()
 

@@ -202,7 +202,9 @@ def test_a_copy_with_packed_rows_follows_owners_that_get_or_lose_a_file_of_their
     assert names() == ["packed", "other", "packed"]
 
 
-def test_copies_go_on_after_an_interrupt(store: Store, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_go_on_after_an_interrupt(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path / "own")  # of which this process has no copies yet
+
     def interrupted(*_: object, **__: object) -> None:
         raise RuntimeError("Query interrupted")  # as DuckDB does on Ctrl-C
 

@@ -270,12 +270,12 @@ def test_a_file_taken_up_before_its_process_had_locked_it_loses_nothing(
 
 
 def test_the_folder_is_the_environments_or_the_stores_or_below_the_current_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, store_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert spool_folder(Store()) == tmp_path / "spool"
     monkeypatch.delenv("EVALFLOWS_SPOOL")
     monkeypatch.chdir(tmp_path)
-    assert spool_folder(Store()) == tmp_path / "store" / "spool"
+    assert spool_folder(Store()) == store_root / "spool"
     assert spool_folder(Store("memory://evals")) == tmp_path / "data" / "spool"
 
 

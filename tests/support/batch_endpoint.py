@@ -217,7 +217,7 @@ def serve_batches(endpoint: BatchEndpoint) -> Iterator[BatchEndpoint]:
     server = Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     endpoint.base_url = f"http://127.0.0.1:{server.server_port}/v1"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield endpoint

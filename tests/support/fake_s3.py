@@ -146,7 +146,7 @@ def fake_s3(
 ) -> Iterator[FakeS3]:
     """Run the server while the block does. Its bucket is `evals`."""
     server = FakeS3(refuses=refuses, honours=honours, faults=faults or Faults(0, 0, 0), lag_s=lag_s)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield server

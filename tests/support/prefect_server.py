@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import certifi
+from certificates import one_certificate
 from ports import free_ports
 from prefect_database import give_database
 
@@ -33,19 +33,11 @@ def environment_of(folder: Path) -> dict[str, str]:
     return {
         "PREFECT_HOME": str(folder),
         "PREFECT_API_URL": f"http://127.0.0.1:{free_ports(1)[0]}/api",
-        "PREFECT_API_SSL_CERT_FILE": str(_one_certificate(folder)),
+        "PREFECT_API_SSL_CERT_FILE": str(one_certificate(folder)),
         "DO_NOT_TRACK": "1",
         "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
         **SERVER_SETTINGS,
     }
-
-
-def _one_certificate(folder: Path) -> Path:
-    """A file of one certificate: each of Prefect's clients loads all that it is given, though it speaks plain HTTP."""
-    end = "-----END CERTIFICATE-----\n"
-    file = folder / "certificate.pem"
-    file.write_text(Path(certifi.where()).read_text(encoding="utf-8").partition(end)[0] + end, encoding="utf-8")
-    return file
 
 
 def start_server(folder: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:

@@ -142,6 +142,17 @@ def windows_of_day(store: Store, wanted: WindowsWanted, day: date, last: date | 
     return records_of(Window, ((_moment(start), *rest) for start, *rest in _rows(store, wanted, sql)))
 
 
+def days_with_windows(store: Store, evaluation_id: str, first: date, last: date) -> list[date]:
+    """Return the UTC days on which a trace began or an evaluation judged something, in order: no other has windows."""
+    query = """select distinct day from source.observations where day between $2 and $3
+               union
+               select distinct right(experiment_id, 10) from staging.scores
+               where experiment_id between $1 || '-' || $2 and $1 || '-' || $3
+               order by 1"""
+    days = store.query(query, [evaluation_id, first.isoformat(), last.isoformat()])
+    return [date.fromisoformat(day) for (day,) in days]
+
+
 def traces_of_day(store: Store, wanted: WindowsWanted, day: date, last: date | None = None) -> list[WindowTraces]:
     """Return what the traces of one UTC day, or until a last one, took, in order of time. Raise InputError if DuckDB
     rejects the filter."""

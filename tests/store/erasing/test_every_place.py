@@ -98,7 +98,7 @@ def plant(store: Store) -> str:
     return snapshot
 
 
-def test_a_marker_in_every_place_is_gone(store: Store, store_root: Path) -> None:
+def test_a_marker_in_every_place_is_gone(store: Store, store_root: Path, tmp_path: Path) -> None:
     snapshot = plant(store)
     confused = to_json({"confusion": {"labels": ["fine", SECRET], "counts": [[1, 2], [3, 4]]}, "alpha": {"alpha": 0.5}})
     judge = {"batch_id": "j", "check_id": "j", "subject_kind": "judge", "observed": confused}
@@ -121,7 +121,7 @@ def test_a_marker_in_every_place_is_gone(store: Store, store_root: Path) -> None
     assert (would.rows, would.set_aside) == (done.rows, done.set_aside) and done.set_aside == 2
     assert done.rows.keys() == {"examples", *ROWS}
     for words in (SECRET, USER, REVIEWER):
-        assert files_with(words, store_root.parent) == []
+        assert files_with(words, store_root, tmp_path) == []
     ((table,),) = store.query("select observed -> '$.confusion' from source.checks where check_id = 'j'")
     assert json.loads(table)["counts"] == [[1, 2], [3, 4]]
     assert examine(store).is_sound and is_erased(store.read("examples", snapshot)[0].inputs)

@@ -138,7 +138,7 @@ def test_a_file_of_something_else_is_left_alone(store: Store, tmp_path: Path) ->
         with pytest.raises(InputError, match="wanted a"):
             export_tables(store, path, ["labels"])
     assert (text.read_text(), database.read_bytes()) == ("mine", before)
-    assert {path.name for path in tmp_path.iterdir()} == {"notes.txt", "mine.duckdb", "folder", "store"}
+    assert {path.name for path in tmp_path.iterdir()} == {"notes.txt", "mine.duckdb", "folder"}
 
 
 @pytest.mark.slow

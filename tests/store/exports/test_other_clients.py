@@ -48,6 +48,9 @@ with engine.connect() as connection:
     print(json.dumps([sorted(set(names)), columns, listed(connection.execute(chosen))]))
 """
 
+OUTSIDE = {**os.environ}
+"""The variables as they are outside the tests, which have no certificates to fetch packages by."""
+
 QUERIES = [f"from {path.stem} order by {', '.join(grain(path))}" for path in view_files()]
 
 
@@ -63,7 +66,7 @@ def files(filled: Store, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 def installed(folder: Path, *packages: str) -> Path:
     """Return a folder with these packages and what they need. Skips where they cannot be installed."""
     command = [sys.executable, "-m", "pip", "install", "-q", "--no-compile", "--target", folder, *packages]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, env=OUTSIDE, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"{', '.join(packages)} cannot be installed: {done.stderr.strip().splitlines()[-1]}")
     return folder

@@ -13,6 +13,7 @@ from evalflows.store.queries.windows import (
     MEASURED_VERSION,
     Window,
     WindowsWanted,
+    days_with_windows,
     first_day,
     last_day,
     traces_of_day,
@@ -131,3 +132,12 @@ def test_the_view_agrees_with_the_sums(store: Store, make: Make) -> None:
         assert (n, missing, mean) == (window.n, window.missing, pytest.approx(window.total / window.weight))
         assert failure_share == pytest.approx(0.1)
     assert len(rows) == 2
+
+
+def test_days_without_traces_and_judgements_are_not_read(store: Store, make: Make) -> None:
+    judged, seen, last = (DAY + timedelta(days=days) for days in (1, 3, 5))
+    for identity, day in ((IDENTITY, judged), ("eval-other", judged + timedelta(days=1)), (IDENTITY, last)):
+        store.append("judgements", f"{identity}-{day}", "p", [score(make, "t", 1.0, experiment_id=f"{identity}-{day}")])
+    write_traces(store, make, [START + timedelta(days=3, hours=23)])
+    assert days_with_windows(store, IDENTITY, DAY, last) == [judged, seen, last]
+    assert days_with_windows(store, IDENTITY, seen, last - timedelta(days=1)) == [seen]

@@ -13,6 +13,7 @@ import numpy as np
 
 from evalflows.harnesses.assembling import ResultRow, SystemResults, with_columns
 from evalflows.specs.errors import InputError, names_to_choose
+from evalflows.specs.evaluator import as_key
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import make_spec
 from evalflows.specs.frozen import dataclass
@@ -34,6 +35,9 @@ _HARM = re.compile(
     re.IGNORECASE,
 )
 """Metrics that have one of these words in their name are usually better if they are lower."""
+
+INPUTS = "inputs"
+"""The cluster of examples with equal inputs, if no field has this name."""
 
 _NAMED = 3
 """Ids that a message names."""
@@ -159,7 +163,7 @@ def recorded(
     wanted = in_rules | {kept_apart(one) for system in systems for one in system.metrics}
     systems, names = [with_columns(system, wanted) for system in systems], names_of(systems)
     texts = _texts_of_inputs(systems)
-    if cluster is not None:
+    if cluster is not None and (cluster != INPUTS or texts is None):
         check_field("cluster", systems, cluster)
     systems, notes = _completed(systems, texts, only_shared=only_shared)
     metrics, harms, said = _metrics(systems, rules.get("metrics") or {})
@@ -375,14 +379,26 @@ def _metrics(
 
 
 def _first_rows(systems: Sequence[SystemResults]) -> dict[str, ResultRow]:
-    """Return the first row that any system has of each example, with the fields that only others have."""
+    """Return the first row that any system has of each example, with the fields of which only others have a value."""
     first = dict[str, ResultRow]()
-    for system in systems:
-        for row in system.rows:
-            before = first.setdefault(row.example_id, row)
-            if not row.fields.keys() <= before.fields.keys():
-                first[row.example_id] = replace(before, fields={**row.fields, **before.fields})
+    for row in (row for system in systems for row in system.rows):
+        before = first.setdefault(row.example_id, row)
+        if before is not row and (lacking := {name for name in row.fields if _is_missing(before.fields.get(name))}):
+            new = {name: row.fields[name] for name in lacking if not _is_missing(row.fields[name])}
+            first[row.example_id] = replace(before, fields={**before.fields, **new})
     return first
+
+
+def values_of(systems: Sequence[SystemResults], field: str) -> list[str]:
+    """Return the values of a field, of the baseline's examples, as slices name them."""
+    asked, first = {row.example_id for row in systems[0].rows}, _first_rows(systems)
+    given = [row.fields.get(field) for example, row in first.items() if example in asked]
+    return [*dict.fromkeys(as_key(value) for value in given if not _is_missing(value))]
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a field has no value: null, NaN, or a text of nothing but blanks."""
+    return is_blank(value) or value != value
 
 
 def _examples(
@@ -402,13 +418,14 @@ def _examples(
         seen.add(row.example_id)
         said = first[row.example_id]
         fields = {name: value for name, value in said.fields.items() if name not in scores}
-        group = None if cluster is None else fields.get(cluster)
+        equal = _single_spaced(row.inputs) if cluster == INPUTS and with_inputs else None
+        group = None if cluster is None else fields.get(cluster, equal)
         yield {
             "id": row.example_id,
             "inputs": row.inputs if with_inputs else _without_inputs(row.example_id),
             **({"reference_outputs": said.reference} if said.reference is not None else {}),
             **({"metadata": fields} if fields else {}),
-            **({"cluster": str(group)} if group == group and not is_blank(group) else {}),  # not NaN
+            **({"cluster": group if isinstance(group, str) else to_json(group)} if not _is_missing(group) else {}),
         }
 
 

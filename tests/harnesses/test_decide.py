@@ -304,11 +304,11 @@ def test_a_harm_is_not_decided_in_the_wrong_direction(tmp_path: Path) -> None:
 
 
 def test_an_approved_baseline_and_one_without_the_fields_decide_as_the_file_does(tmp_path: Path) -> None:
-    fields: dict[str, Any] = {"doc": lambda n: f"d{n // 10}", "topic": lambda n: "ab"[n % 2]}
+    fields: dict[str, Any] = {"doc": lambda n: f"d{n // 10}", "topic": lambda n: n % 2 == 0}
     old, new = (write(tmp_path / f"{name}.jsonl", side, **fields) for name, side in (("old", OLD), ("new", NEW)))
     assert asked(old, new, "--store").exit_code == 0
     assert CliRunner().invoke(cli, ["baseline", "approve", "old"]).exit_code == 0
-    bare = write(tmp_path / "bare.jsonl", OLD)
+    bare = write(tmp_path / "bare.jsonl", OLD, doc=None)
     options = ("--metric", "correct=.3", "--cluster", "doc", "--slice", "topic")
     rules = [
         [
@@ -319,6 +319,10 @@ def test_an_approved_baseline_and_one_without_the_fields_decide_as_the_file_does
         for baseline in (old, "approved:old", bare)
     ]
     assert len(rules[0]) > 2 and rules[0] == rules[1] == rules[2]
+    assert "correct@metadata.topic=true" in "".join(rules[0])
+    assert asked(old, new, "--store", "--cluster", "doc").exit_code == 0
+    assert CliRunner().invoke(cli, ["baseline", "approve", "old"]).exit_code == 0
+    assert "20 clusters" in asked("approved:old", new, "--metric", "correct=.3").stdout, "those of its dataset"
     asks = {text: write(tmp_path / f"asks{n}.jsonl", OLD, inputs=text.format) for n, text in enumerate(("{}?", "{}!"))}
     assert asked(asks["{}?"], write(tmp_path / "other.jsonl", NEW, inputs="{}?".format), "--store").exit_code == 0
     assert CliRunner().invoke(cli, ["baseline", "approve", "asks0"]).exit_code == 0
@@ -393,9 +397,10 @@ def test_repetitions_are_no_independent_examples(tmp_path: Path) -> None:
         for given, *rule, of in (
             (files, "--superiority", "exact_match", "instance_id"),
             (tables, "--superiority", "ok", "question_id"),
+            (tables, "--superiority", "ok", "inputs"),
         )
     ]
-    assert ends[0] == pytest.approx(ends[1], abs=0.005)
+    assert ends[0] == pytest.approx(ends[1], abs=0.005) and ends[1] == ends[2]
 
 
 def test_python_decides_on_scores_of_any_form() -> None:

@@ -30,11 +30,23 @@ EVALUATOR_VERSION = "recorded"
 """Of every metric of a file: what gave its scores is not known."""
 
 _HARM = re.compile(
-    r"(?<![^\W_])(toxicity|harmfulness|bias|hallucinations?|refusals?|errors?|wer|cer|loss|perplexity|brier|mae|mse|rmse"
-    r"|latency|duration|time|cost)(?![^\W_])",
+    r"(?<![^\W_])(toxic|toxicity|harmful|harmfulness|bias|biased|stereotypes?|hallucinat(?:ions?|ed)|refusals?|refused"
+    r"|jailbreaks?|attacks?|leaks?|leaked|leakage|contradictions?|violations?|errors?|failures?|timeouts?|crashes|retries|noise_sensitivity|fpr|fnr"
+    r"|false_(?:positive|negative)s?|wer|cer|ter|loss|nll|perplexity|bits_per_byte|brier|ece|regret|distance|divergence"
+    r"|deviation|mae|mape|mse|rmse|latency|duration|runtime|time|delay|ttft|cost|price|steps|tokens|token_count"
+    r")(?![^\W_])",
     re.IGNORECASE,
 )
 """Metrics that have one of these words in their name are usually better if they are lower."""
+
+_GOOD = re.compile(
+    r"(?<![^\W_])(no|non|not|without|free|absence|avoid(?:ed|ance|s)?|saved|savings?|accuracy|correct(?:ness)?"
+    r"|pass(?:ed)?|f1|precision|recall|auc|auroc|detect(?:ed|ion)|awareness|similarity|resistance|recovery)(?![^\W_])",
+    re.IGNORECASE,
+)
+"""Words that turn them around: `no_errors`, `hallucination_free`, `bias_detection_accuracy`."""
+
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")  # between the words of `errorRate`
 
 INPUTS = "inputs"
 """The cluster of examples with equal inputs, if no field has this name."""
@@ -359,7 +371,7 @@ def _metrics(
         own = metrics.setdefault(name := kept_apart(given), {})
         if name in measures:
             own.setdefault("higher_is_better", False)
-        elif own.get("higher_is_better") is None and _HARM.search(name):
+        elif own.get("higher_is_better") is None and _is_harm(name):
             own["higher_is_better"] = False
             harms.append(name)
         if "range" not in own and values and min(values) >= 0 and max(values) <= 1:
@@ -376,6 +388,12 @@ def _metrics(
     if harms:
         said.append(f"lower counts as better by the name, if --higher-is-better does not say it: {', '.join(harms)}")
     return metrics, harms, said
+
+
+def _is_harm(metric: str) -> bool:
+    """Return whether lower values are probably better, as the name says."""
+    name = _CAPITAL.sub("_", metric)
+    return _HARM.search(name) is not None and _GOOD.search(name) is None
 
 
 def _first_rows(systems: Sequence[SystemResults]) -> dict[str, ResultRow]:

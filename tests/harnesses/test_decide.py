@@ -330,6 +330,18 @@ def test_an_approved_baseline_and_one_without_the_fields_decide_as_the_file_does
     assert (refused.exit_code, "got no id with the same inputs in both" in refused.stderr) == (2, True)
 
 
+def test_the_words_of_a_name_tell_whether_it_is_a_harm(tmp_path: Path) -> None:
+    """A word that turns it around makes it none."""
+    harms = "edit_distance noise_sensitivity(mode=relevant) jailbreak_success pii_leak contradiction ter tokens_used"
+    harms += " inference_runtime toxic_frac,robustness bits_per_byte errorRate num_output_tokens HallucinationScore"
+    others = "no_errors hallucination_free bias_detection_accuracy steps_correct time_saved lossless costume timeliness"
+    names = [*harms.split(), *others.split()]
+    path = write(tmp_path / "old.jsonl", OLD, **dict.fromkeys(names, 0.5))
+    *_, note = json.loads(asked(path, path, "--json", "-").stdout)["notes"]
+    said = "lower counts as better by the name, if --higher-is-better does not say it: "
+    assert note == said + ", ".join(harms.split())
+
+
 def test_other_inputs_of_an_id_are_missing_values(tmp_path: Path) -> None:
     """A candidate cannot pass by changing the text of what it fails; blanks are no change."""
 

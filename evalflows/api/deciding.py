@@ -109,6 +109,10 @@ def decide_results(
     rules = {**rules, "gates": gates, "metrics": {**declared, **given}}
     made = recorded(systems, rules, cluster=cluster, only_shared=only_shared, where=where)
     spec, rows = made.spec, made.rows
+    if spec.composites:
+        from evalflows.api.composites import with_composites  # late: few rules have them
+
+        made = replace(made, systems=with_composites(made.systems, spec))
     if not spec.gates:  # else it limits decisions
         alike = limits_of_alike(made.systems[0].examples)
         made = replace(made, notes=[*made.notes, *alike])

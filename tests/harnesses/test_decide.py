@@ -415,6 +415,34 @@ def test_repetitions_are_no_independent_examples(tmp_path: Path) -> None:
     assert ends[0] == pytest.approx(ends[1], abs=0.005) and ends[1] == ends[2]
 
 
+def test_the_composites_of_a_spec_are_decided_on(tmp_path: Path) -> None:
+    """From the scores of each answer, with the same figures in a store and by evidence; parts may be missing."""
+    rules, proof = tmp_path / "rules.yaml", str(tmp_path / "proof.json")
+    composite: dict[str, Any] = {"name": "quality", "weights": {"correct": 3, "harm": 1}}
+    gate = {"name": "whole", "non_inferiority": {"quality": 0.2}}
+    metrics = {"harm": {"higher_is_better": False, "range": [0, 2]}}
+    rules.write_text(json.dumps({"gates": [gate], "composites": [composite], "metrics": metrics}))
+    old, new = (
+        write(tmp_path / f"{n}.jsonl", side, harm=lambda n: n % 3 / 2) for n, side in (("old", OLD), ("new", OLD))
+    )
+    Path(new).write_text(Path(new).read_text().replace('"harm": 1.0', '"harm": null', 1))
+    texts = []
+    for option in ("--evidence", "--store"):
+        done = asked(
+            old, new, "--gates", str(rules), "--json", "-", option, *([proof] if option == "--evidence" else [])
+        )
+        document = json.loads(done.stdout)
+        texts.append([rule["text"] for rule in document["decisions"][0]["rules"]])
+        means = {(one["experiment"], one["metric"]): one["mean"] for one in document["metrics"]}
+        harm, correct = np.mean([n % 3 / 2 for n in range(N)]), np.mean([*OLD.values()])
+        assert means["old", "quality"] == pytest.approx((3 * correct + (1 - harm / 2)) / 4)
+        assert "harm is missing: the file has no score" in json.dumps(document["failures"])
+    assert texts[0] == texts[1] and "199 pairs" in texts[0][0]
+    assert CliRunner().invoke(cli, ["verify", proof]).exit_code == 0
+    rules.write_text(json.dumps({"gates": [gate], "composites": [composite | {"weights": {"corect": 1}}]}))
+    assert "composite 'quality': got the part 'corect', wanted correct" in asked(old, new, "--gates", str(rules)).stderr
+
+
 def test_python_decides_on_scores_of_any_form() -> None:
     """As gates do, and nothing of Prefect or pandas is loaded for it."""
     old, new = list(OLD.values()), list(NEW.values())

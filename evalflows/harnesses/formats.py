@@ -218,8 +218,7 @@ def read_deepeval(run: Any, source: str) -> Iterator[Row]:
             "output": case.get("actualOutput"),
             "scores": {"success": None if errors else case.get("success"), **scores},
             "metadata": case.get("metadata"),
-            "error": "; ".join(errors.values()),
-            "reasons": errors,
+            "reasons": {"success": "; ".join(errors.values()), **errors} if errors else {},
         }
 
 
@@ -314,7 +313,8 @@ def read_table(content: Any, source: str) -> Iterator[Row]:
     if not {*COLUMNS["id"], *COLUMNS["inputs"]}.intersection(columns):
         raise NoResultsError(f"{got}, wanted an id: {', '.join(COLUMNS['id'])}")
     is_long = not {*METRICS}.isdisjoint(columns) and not {*VALUES}.isdisjoint(columns)
-    metrics = [] if is_long else _metrics(rows, columns)
+    errors = [] if is_long else [name for name in COLUMNS["error"] if name in columns and _are_sizes(name, rows)]
+    metrics = [] if is_long else [*_metrics(rows, columns), *errors]
     if not is_long and not metrics and "scores" not in columns:
         raise NoResultsError(f"{got}, wanted scores, as numbers or true and false")
     known = {*_KNOWN, *METRICS, *VALUES} if is_long else _KNOWN
@@ -326,7 +326,8 @@ def read_table(content: Any, source: str) -> Iterator[Row]:
         scores |= {str(first(row, METRICS)): first(row, VALUES)} if is_long else {}
         fields = dict(metadata) if isinstance(metadata, Mapping) else {"metadata": metadata}
         fields |= {name: value for name, value in row.items() if name not in known}
-        yield {**row, "scores": scores, "metadata": fields, "unfinished": None, "of_pages": None}
+        nothing = dict.fromkeys((*errors, "unfinished", "of_pages"))
+        yield {**row, **nothing, "scores": scores, "metadata": fields}
 
 
 def _alone(text: str) -> str:
@@ -341,6 +342,12 @@ def _metrics(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     kinds = (float, int) if is_typed else str
     candidates = [name for name in columns if name not in _KNOWN and not _NO_METRIC.fullmatch(name.lower())]
     return [name for name in candidates if _SCORE.fullmatch(name) or _are_numbers(name, rows, kinds)]
+
+
+def _are_sizes(name: str, rows: Sequence[Row]) -> bool:
+    """Return whether a column named after errors has their sizes or counts instead: numbers, but true and false."""
+    values = {str(row.get(name)).strip().lower() for row in rows} - {"true", "false"}
+    return any(map(_NUMBER.fullmatch, values)) and _are_numbers(name, rows, (float, int, str))
 
 
 def _are_numbers(name: str, rows: Sequence[Row], kinds: Any) -> bool:

@@ -229,7 +229,8 @@ def decide(
 
     Args:
         baseline: Scores: a mapping of id to score (a list for repetitions), an array or a list (by position), a
-            DataFrame (its column `id`, or its index; numbers are metrics), rows, or the path of a file of results.
+            Series (its index), a DataFrame (its column `id`, or its index; numbers are metrics), rows, or the path of a
+            file of results.
         candidate: The same.
         margin: How much the candidate may be worse, of all metrics or by metric (non-inferiority).
         superiority: By how much it must be better, by metric.
@@ -289,6 +290,8 @@ def _check_metric(where: str, name: str, known: Sequence[str]) -> None:
 
 def _system(side: Any, name: str) -> SystemResults:
     """Return scores in any of the forms that `decide` takes as results of a system."""
+    if hasattr(side, "to_frame") and hasattr(side, "index"):
+        side = side.to_frame("score")  # a Series, which has ids as a DataFrame has
     if hasattr(side, "to_dict") and hasattr(side, "columns"):
         side = (side if "id" in side.columns else side.rename_axis("id").reset_index()).to_dict("records")
     if hasattr(side, "tolist"):

@@ -453,6 +453,8 @@ def test_python_decides_on_scores_of_any_form() -> None:
         decision = decide(baseline, candidate, margin=0.05)
         (rule,) = decision.rules
         assert (decision.conclusion, round(rule.value or 0, 3)) == ("FAIL", -0.2), type(baseline)
+    shuffled = pd.Series(NEW).sample(frac=1, random_state=0)
+    assert decide(pd.Series(OLD), shuffled, margin=0.05).rules[0].value == decide(OLD, NEW, margin=0.05).rules[0].value
     assert decide(OLD, OLD, margin=0.1).conclusion == "PASS"
     lines = str(decide(OLD, NEW, margin=0.05)).splitlines()
     assert lines[0] == "FAIL  gate release: candidate against baseline"

@@ -1,6 +1,7 @@
 """Results, the answers of systems to examples with scores, from rows: whatever the format, its reader yields rows with
 the columns that tables have."""
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -229,6 +230,8 @@ def assembled(rows: Sequence[Row], kind: Format, source: str) -> Iterator[System
         answer |= {field: value for field, value in found.items() if value is not None}
     lowest, broken_off = min(key[1] for answers in systems.values() for key in answers), at(rows[0], "unfinished")
     page, n_pages = rows[0].get("of_pages") or (1, 1)
+    left_out = dict.fromkeys(name for row in rows for name in row.get("left_out") or ())
+    said = [f"{source}: {', '.join(left_out)}: left out, having no numbers"] if left_out else []
     for system, answers in systems.items():
         missing = {} if kind.is_sparse else dict.fromkeys(name for each in answers.values() for name in each["scores"])
         complete = [
@@ -244,7 +247,7 @@ def assembled(rows: Sequence[Row], kind: Format, source: str) -> Iterator[System
             pages=frozenset({page}),
             n_pages=n_pages,
             repeats=kind.repeats,
-            notes=[f"{source}: {note}" for note in _notes(complete, +mixed[system], others)],
+            notes=said + [f"{source}: {note}" for note in _notes(complete, +mixed[system], others)],
         )
 
 
@@ -312,6 +315,7 @@ def _joined(first: SystemResults, others: Sequence[SystemResults]) -> SystemResu
     every = first, *others
     return replace(
         first,
+        source=os.path.commonpath([one.source for one in every]) or first.source,  # their folder
         rows=[*answers.values()],
         broken_off=next((one.broken_off for one in every if one.broken_off), None),
         pages=frozenset().union(*(one.pages for one in every)),

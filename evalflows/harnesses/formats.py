@@ -28,7 +28,7 @@ from evalflows.specs.escaping import joined
 from evalflows.specs.grouping import grouped
 from evalflows.store.file_formats import document_rows
 
-_LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # as Inspect's own metrics read them
+_LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "no": 0.0}  # as Inspect's own metrics read them
 _SAMPLES = re.compile(r"samples_(.+?)(_\d{4}-\d\d-\d\dT[\d.:-]+)?\.jsonl")
 """How lm-eval names the samples of a task."""
 _HELM_RUN = re.compile(r",?\bmodel=([^,]+)")  # in the name of a folder: mmlu:subject=anatomy,model=openai_gpt2
@@ -64,17 +64,29 @@ class _Scores:
 
 def read_inspect(log: Any, source: str) -> Iterator[Row]:
     why = ": ".join(filter(None, (f"its status is {log['status']}", at(log, "error", "message"))))
-    for sample in log.get("samples") or ():
-        scores = {name: at(score, "value") for name, score in (sample.get("scores") or {}).items()}
+    samples = [(sample, _inspect_scores(sample)) for sample in log.get("samples") or ()]
+    by_metric = grouped((name, score) for _, scores in samples for name, score in scores.items() if score is not None)
+    labels = [name for name, values in by_metric.items() if all(map(_is_label, values))]
+    for sample, scores in samples:
         yield {
             **sample,
             "id": f"{log['eval']['task']}/{sample['id']}",
             "system": at(log, "eval", "model"),
             "output": at(sample, "output", "completion"),
-            "scores": {name: _LETTERS.get(str(value), value) for name, value in flattened(scores).items()},
+            "scores": {name: score for name, score in scores.items() if name not in labels},
+            "left_out": labels,
             "error": at(sample, "error", "message"),
             "unfinished": None if log["status"] == "success" else why,
         }
+
+
+def _inspect_scores(sample: Row) -> dict[str, Any]:
+    scores = {name: at(score, "value") for name, score in (sample.get("scores") or {}).items()}
+    return {name: _LETTERS.get(str(value), value) for name, value in flattened(scores).items()}
+
+
+def _is_label(value: Any) -> bool:
+    return isinstance(value, str) and not _NUMBER.fullmatch(value.strip()) and value.strip().lower() not in WORDS
 
 
 def read_lm_eval(content: Any, source: str) -> Iterator[Row]:
@@ -85,13 +97,15 @@ def read_lm_eval(content: Any, source: str) -> Iterator[Row]:
         numeric = [name for name, value in row.items() if isinstance(value, int | float) and name != "doc_id"]
         scores = {name: row.get(name) for name in row.get("metrics") or numeric}
         of_filter = f",{row['filter']}" if row.get("filter", "none") != "none" else ""
+        lists = [name for name, score in scores.items() if isinstance(score, list)]
         yield {
             "id": f"{task}{row['doc_id']}",
             "inputs": row.get("doc"),
             "reference": row.get("target"),
             "output": row["filtered_resps"],
-            "scores": {f"{name}{of_filter}": score for name, score in scores.items() if not isinstance(score, list)},
+            "scores": {f"{name}{of_filter}": score for name, score in scores.items() if name not in lists},
             "metadata": row.get("doc"),
+            "left_out": lists,
         }
 
 
@@ -326,7 +340,7 @@ def read_table(content: Any, source: str) -> Iterator[Row]:
         scores |= {str(first(row, METRICS)): first(row, VALUES)} if is_long else {}
         fields = dict(metadata) if isinstance(metadata, Mapping) else {"metadata": metadata}
         fields |= {name: value for name, value in row.items() if name not in known}
-        nothing = dict.fromkeys((*errors, "unfinished", "of_pages"))
+        nothing = dict.fromkeys((*errors, "unfinished", "of_pages", "left_out"))
         yield {**row, **nothing, "scores": scores, "metadata": fields}
 
 

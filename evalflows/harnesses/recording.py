@@ -226,11 +226,13 @@ def keep(store: Store, made: Recorded) -> None:
 
 
 def names_of(systems: Sequence[SystemResults]) -> list[str]:
-    """Return a name for each system that no other has: its own, else that of its file, else numbered."""
+    """Return a name for each system that no other has: its own, else that of its file or folder, else numbered."""
     by_file = [PurePath(system.source).stem or "results" for system in systems]
+    by_folder = [PurePath(system.source).parent.name or stem for system, stem in zip(systems, by_file, strict=True)]
     for names in (
         [system.system or stem for system, stem in zip(systems, by_file, strict=True)],
         by_file,
+        by_folder,
         [f"{stem}: {system.system}" for system, stem in zip(systems, by_file, strict=True)],
     ):
         if len({*names}) == len(names):

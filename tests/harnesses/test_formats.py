@@ -213,6 +213,31 @@ def test_answers_come_with_what_was_asked() -> None:
     assert results.rows[0].error == "ValueError('no answer for this one')"
 
 
+def test_metrics_without_numbers_are_left_out_and_named(tmp_path: Path) -> None:
+    """Grades in a score of Inspect that is a mapping, lists of lm-eval; yes and no are numbers, as in Inspect."""
+    values: list[Any] = [{"right": "yes", "grade": "B"}, {"right": "no", "grade": None}]
+    samples = [
+        {"id": n, "epoch": 1, "input": f"q{n}", "scores": {"rubric": {"value": value}}}
+        for n, value in enumerate(values)
+    ]
+    log = {"status": "success", "eval": {"task": "sums", "model": "m"}, "samples": samples}
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(log))
+    (found,) = read_results(str(path))
+    assert [row.scores for row in found.rows] == [{"rubric.right": 1.0}, {"rubric.right": 0.0}]
+    assert found.notes == [f"{path}: rubric.grade: left out, having no numbers"]
+    row = {
+        "doc_id": 0,
+        "filtered_resps": ["a"],
+        "metrics": ["acc", "word_perplexity"],
+        "acc": 1,
+        "word_perplexity": [1, 2],
+    }
+    path.write_text(json.dumps(row))
+    (found,) = read_results(str(path))
+    assert (found.metrics, found.notes) == (["acc"], [f"{path}: word_perplexity: left out, having no numbers"])
+
+
 def test_an_unfinished_log_of_inspect_says_so(tmp_path: Path) -> None:
     """Without its header, as a run that was killed leaves it; deflated, as older versions write it."""
     log = tmp_path / "unfinished.eval"

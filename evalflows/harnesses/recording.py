@@ -48,6 +48,9 @@ _GOOD = re.compile(
 
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")  # between the words of `errorRate`
 
+_OTHER_UNIT = 10
+"""A metric that exceeds this in one file, and is a share in another, is probably percent."""
+
 INPUTS = "inputs"
 """The cluster of examples with equal inputs, if no field has this name."""
 
@@ -179,6 +182,7 @@ def recorded(
         check_field("cluster", systems, cluster)
     systems, notes = _completed(systems, texts, only_shared=only_shared)
     metrics, harms, said = _metrics(systems, rules.get("metrics") or {})
+    said += _scales(systems, metrics, in_rules)
     fields = {
         "name": names[0],
         "dataset": {"snapshot": "snap-"},
@@ -368,8 +372,7 @@ def _metrics(
     higher, harms = list[str](), list[str]()
     measures = {kept_apart(name) for name in MEASURES}
     for given in dict.fromkeys(name for system in systems for name in system.metrics):
-        scores_of = [row.scores.get(given) for system in systems for row in system.rows]
-        values = [score for score in scores_of if score is not None]
+        values = [score for system in systems for score in _given(system, given)]
         own = metrics.setdefault(name := kept_apart(given), {})
         if name in measures:
             own.setdefault("higher_is_better", False)
@@ -390,6 +393,25 @@ def _metrics(
     if harms:
         said.append(f"lower counts as better by the name, if --higher-is-better does not say it: {', '.join(harms)}")
     return metrics, harms, said
+
+
+def _scales(systems: Sequence[SystemResults], metrics: Mapping[str, Any], in_rules: Collection[str]) -> Iterator[str]:
+    """Say of metrics whose systems seem to have other units, and of a rule's metric whose range seems to be 1 to 5."""
+    for given in dict.fromkeys(name for system in systems for name in system.metrics):
+        by_source = [(system.source, _given(system, given)) for system in systems]
+        ends = [(source, min(values), max(values)) for source, values in by_source if values]
+        shares = [source for source, low, high in ends if low >= 0 and 0 < high <= 1]
+        larger = [(source, high) for source, low, high in ends if low >= 0 and high > _OTHER_UNIT]
+        if shares and larger:
+            yield f"{given}: up to {larger[0][1]:g} in {larger[0][0]}, but from 0 to 1 in {shares[0]}: in other units?"
+        every = {value for _, values in by_source for value in values}
+        is_undeclared = kept_apart(given) in in_rules and "range" not in metrics[kept_apart(given)]
+        if is_undeclared and len(every) > 2 and every <= {1, 2, 3, 4, 5}:
+            yield f"{given}: whole numbers from 1 to 5; if it has no others, `range: [1, 5]` in --gates declares it"
+
+
+def _given(system: SystemResults, metric: str) -> list[float]:
+    return [score for row in system.rows if (score := row.scores.get(metric)) is not None]
 
 
 def _is_harm(metric: str) -> bool:

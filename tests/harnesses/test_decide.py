@@ -342,6 +342,24 @@ def test_the_words_of_a_name_tell_whether_it_is_a_harm(tmp_path: Path) -> None:
     assert note == said + ", ".join(harms.split())
 
 
+def test_units_and_ranges_that_are_probably_others_are_named(tmp_path: Path) -> None:
+    old, new = (
+        write(
+            tmp_path / f"{name}.jsonl",
+            {one: (0.5 + n / 400) * unit for n, one in enumerate(OLD)},
+            stars=lambda n: n % 5 + 1,
+            deviation=lambda n: (n * 7 % 20 - shift) / 4,  # noqa: B023
+        )
+        for name, unit, shift in (("old", 1, 9), ("new", 100, 11))
+    )
+    notes = json.loads(asked(old, new, "--metric", "stars=.5", "--json", "-").stdout)["notes"]
+    assert f"correct: up to 99.75 in {new}, but from 0 to 1 in {old}: in other units?" in notes
+    assert "stars: whole numbers from 1 to 5; if it has no others, `range: [1, 5]` in --gates declares it" in notes
+    printed = asked(old, new).stdout
+    assert "declares it" not in printed, "without a rule, nothing rests on it"
+    assert "deviation: no range is declared" not in printed, "its values have signs"
+
+
 def test_other_inputs_of_an_id_are_missing_values(tmp_path: Path) -> None:
     """A candidate cannot pass by changing the text of what it fails; blanks are no change."""
 

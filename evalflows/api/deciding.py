@@ -15,7 +15,7 @@ from evalflows.analysis.gate_evaluation import GateEvaluation, keep_decision
 from evalflows.api.in_memory import ScoresInMemory, ScoresReader, limits_of_alike
 from evalflows.harnesses.assembling import Format, ResultRow, SystemResults, assembled
 from evalflows.harnesses.formats import read_table
-from evalflows.harnesses.recording import Recorded, check_field, is_without_inputs, keep, names_of, recorded
+from evalflows.harnesses.recording import Recorded, check_field, is_without_inputs, keep, names_of, recorded, values_of
 from evalflows.reports.decisions import Decision, decisions_named, with_limits
 from evalflows.specs.errors import InputError, names_to_choose, short
 from evalflows.specs.frozen import dataclass
@@ -41,6 +41,9 @@ OWN, OPTIONS = "decide", {"non_inferiority": "--metric", "superiority": "--super
 
 APPROVED = "approved:"
 """What a source begins with that is a baseline of the store."""
+
+_STORE = "store"
+"""The format of such a baseline's results."""
 
 _OF_STORES = ("batch", "baseline", "approved_by", "signers")
 """Fields of a gate that only a store answers."""
@@ -88,9 +91,12 @@ def decide_results(
 
     `slices` are fields for each of whose values the rules hold too, and `directions` say of metrics, by the names that
     options give, whether higher is better. Examples that a candidate lacks are missing, with `only_shared` left out.
-    `where` is where the rules are from. Raise InputError for results that cannot be compared, and for rules on metrics
-    or slices, and directions of metrics, that they do not have.
+    Without `cluster`, a baseline of the store has the clusters of its dataset. `where` is where the rules are from.
+    Raise InputError for results that cannot be compared, and for rules on metrics or slices, and directions of metrics,
+    that they do not have.
     """
+    if cluster is None and systems[0].format == _STORE and any(_CLUSTER in row.fields for row in systems[0].rows):
+        cluster = _CLUSTER
     for field in slices:
         rules = {**rules, "gates": [_within(gate, systems, field) for gate in rules.get("gates", ())]}
     declared = rules.get("metrics") or {}
@@ -103,6 +109,10 @@ def decide_results(
     rules = {**rules, "gates": gates, "metrics": {**declared, **given}}
     made = recorded(systems, rules, cluster=cluster, only_shared=only_shared, where=where)
     spec, rows = made.spec, made.rows
+    if spec.composites:
+        from evalflows.api.composites import with_composites  # late: few rules have them
+
+        made = replace(made, systems=with_composites(made.systems, spec))
     if not spec.gates:  # else it limits decisions
         alike = limits_of_alike(made.systems[0].examples)
         made = replace(made, notes=[*made.notes, *alike])
@@ -136,7 +146,8 @@ where experiment_id = ? and evaluator <> 'measured' and status in ('scored', 'fa
 
 _OF_EXAMPLES = ("inputs", "reference", "metadata")
 _EXAMPLES = """
-select example_id, inputs::varchar, reference_outputs::varchar, metadata::varchar from examples where snapshot_id = ?
+select example_id, cluster, inputs::varchar, reference_outputs::varchar, metadata::varchar
+from examples where snapshot_id = ?
 """
 
 
@@ -152,7 +163,10 @@ def approved_results(name: str) -> tuple[list[SystemResults], dict[str, dict[str
     if not experiments:
         raise InputError(f"{source}: got no approved experiment of that name in {store.layout.root}, wanted one")
     found, examples = ask(store, (_APPROVED, [experiments[0].experiment_id]), (_EXAMPLES, [experiments[0].snapshot_id]))
-    known = {one: dict(zip(_OF_EXAMPLES, map(from_json, columns), strict=True)) for one, *columns in examples}
+    known = {one: dict(zip(_OF_EXAMPLES, map(from_json, columns), strict=True)) for one, _, *columns in examples}
+    for one, cluster, *_ in examples:
+        if cluster is not None:
+            known[one]["metadata"] = {**(known[one]["metadata"] or {}), _CLUSTER: cluster}
     for one, example in known.items():
         if is_without_inputs(one, example["inputs"]):
             example["inputs"] = None
@@ -165,7 +179,7 @@ def approved_results(name: str) -> tuple[list[SystemResults], dict[str, dict[str
         raise InputError(f"{source}: got no scores in {experiments[0].experiment_id}, wanted some")
     declared = experiment_spec(experiments[0]).metrics
     directions = {one: spec.higher_is_better for one, spec in declared.items() if spec.higher_is_better is not None}
-    results = [*assembled(rows, Format("store", "", read_table), source)]
+    results = [*assembled(rows, Format(_STORE, "", read_table), source)]
     return results, {one: {"higher_is_better": value} for one, value in directions.items()}
 
 
@@ -215,7 +229,8 @@ def decide(
 
     Args:
         baseline: Scores: a mapping of id to score (a list for repetitions), an array or a list (by position), a
-            DataFrame (its column `id`, or its index; numbers are metrics), rows, or the path of a file of results.
+            Series (its index), a DataFrame (its column `id`, or its index; numbers are metrics), rows, or the path of a
+            file of results.
         candidate: The same.
         margin: How much the candidate may be worse, of all metrics or by metric (non-inferiority).
         superiority: By how much it must be better, by metric.
@@ -250,8 +265,7 @@ _CLUSTER = "cluster"
 def _within(gate: Mapping[str, Any], systems: Sequence[SystemResults], field: str) -> dict[str, Any]:
     """Return a gate whose rules hold for each value of a field too. Raise InputError for a field of no row."""
     check_field("slice", systems, field)
-    rows = [row for system in systems for row in system.rows]
-    values = dict.fromkeys(str(row.fields[field]) for row in rows if row.fields.get(field) is not None)
+    values = values_of(systems, field)
     path, within = f"metadata.{field}", dict[str, Any]()
     for kind in RULE_FIELDS:
         rule = any_rise(gate.get(kind)) if kind == "superiority" else gate.get(kind)
@@ -276,6 +290,8 @@ def _check_metric(where: str, name: str, known: Sequence[str]) -> None:
 
 def _system(side: Any, name: str) -> SystemResults:
     """Return scores in any of the forms that `decide` takes as results of a system."""
+    if hasattr(side, "to_frame") and hasattr(side, "index"):
+        side = side.to_frame("score")  # a Series, which has ids as a DataFrame has
     if hasattr(side, "to_dict") and hasattr(side, "columns"):
         side = (side if "id" in side.columns else side.rename_axis("id").reset_index()).to_dict("records")
     if hasattr(side, "tolist"):

@@ -13,6 +13,7 @@ from evalflows.api.deciding import decide_results
 from evalflows.harnesses.assembling import ResultRow, SystemResults
 from evalflows.reports.decisions import Decision, decisions_named, with_limits
 from evalflows.specs.errors import InputError
+from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import read_regular
 from evalflows.specs.frozen import dataclass
 from evalflows.specs.gate import RULE_FIELDS
@@ -129,7 +130,7 @@ def _document(store: Store, decision: Decision) -> dict[str, Any]:
     examples = _examples(store, experiments, sorted({path for m in named if (path := sliced_metric(m).path)}), bases)
     document = {
         "gate": gate.model_dump(mode="json", include={*_OF_GATE, *RULE_FIELDS}),
-        "metrics": {name: spec.direction(name).model_dump(mode="json") for name in bases},  # with a range of null
+        "metrics": {name: _declared(spec, name) for name in bases},
         "confidence_level": decision.confidence_level,
         "adjustment": spec.adjustment,
         "repetitions": max(one.repetitions for one in experiments),
@@ -142,6 +143,13 @@ def _document(store: Store, decision: Decision) -> dict[str, Any]:
     }
     again = _decided_again(document)
     return {**document, "is_recomputed": isinstance(again, Decision) and _difference(document, again) is None}
+
+
+def _declared(spec: ExperimentSpec, metric: str) -> dict[str, Any]:
+    """Return what a spec declares of a metric, with a range of null; of a composite, the range that it always has."""
+    declared = spec.direction(metric).model_dump(mode="json")
+    is_composite = any(composite.name == metric and composite.weights for composite in spec.composites)
+    return {**declared, "range": [0, 1]} if is_composite and declared["range"] is None else declared
 
 
 def _examples(

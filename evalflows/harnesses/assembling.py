@@ -1,6 +1,7 @@
 """Results, the answers of systems to examples with scores, from rows: whatever the format, its reader yields rows with
 the columns that tables have."""
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
@@ -185,14 +186,17 @@ def with_columns(system: SystemResults, wanted: Collection[str]) -> SystemResult
     for row in system.rows:
         where = f"{system.source}: result {row.number}"
         given = {name: row.fields.get(name) for name in names}
-        scores = {name: number(value, where, name) for name, value in given.items()}
+        scores = {name: None if row.error else number(value, where, name) for name, value in given.items()}
         reasons = row.reasons if row.error else {**row.reasons, **_reasons(given, scores)}
         rows.append(replace(row, scores={**row.scores, **scores}, reasons=reasons))
     return replace(system, rows=rows)
 
 
 def assembled(rows: Sequence[Row], kind: Format, source: str) -> Iterator[SystemResults]:
-    """Yield the results of each system. Raise InputError for an answer without an id, or with that of another."""
+    """Yield the results of each system. A row with an error has no scores, whatever harnesses write in their place.
+
+    Raise InputError for an answer without an id, or with that of another.
+    """
     systems: dict[str, dict[tuple[str, int], dict[str, Any]]] = defaultdict(dict)
     mixed: dict[str, Counter[str]] = defaultdict(Counter)  # by system and metric: answers with different scores
     known = {*chain.from_iterable(rows)}  # most files have few of the columns
@@ -202,6 +206,7 @@ def assembled(rows: Sequence[Row], kind: Format, source: str) -> Iterator[System
         where = f"{source}: result {index}"
         found = nothing | {field: first(row, names) for field, names in columns.items()}
         system, count = str(found.pop("system") or ""), found.pop("repetition")
+        found["error"] = _error(found["error"])
         answers = systems[system]
         identity = identifier(found.pop("id"), f"{where}: id") or _of_inputs(found["inputs"], where)
         repetition = int(number(count, where, "repetition") or 0)
@@ -218,13 +223,15 @@ def assembled(rows: Sequence[Row], kind: Format, source: str) -> Iterator[System
             if isinstance(score, Several):
                 scores[name], are_different = _mean(score, where, name)
                 mixed[system][name] += are_different
-        numbers = {name: number(score, where, name) for name, score in scores.items()}
+        numbers = {name: None if found["error"] else number(score, where, name) for name, score in scores.items()}
         answer["scores"] |= numbers
         answer["reasons"] |= row.get("reasons") or ({} if found["error"] else _reasons(scores, numbers))
         answer["fields"] |= metadata if isinstance(metadata, Mapping) else {}
         answer |= {field: value for field, value in found.items() if value is not None}
     lowest, broken_off = min(key[1] for answers in systems.values() for key in answers), at(rows[0], "unfinished")
     page, n_pages = rows[0].get("of_pages") or (1, 1)
+    left_out = dict.fromkeys(name for row in rows for name in row.get("left_out") or ())
+    said = [f"{source}: {', '.join(left_out)}: left out, having no numbers"] if left_out else []
     for system, answers in systems.items():
         missing = {} if kind.is_sparse else dict.fromkeys(name for each in answers.values() for name in each["scores"])
         complete = [
@@ -240,7 +247,7 @@ def assembled(rows: Sequence[Row], kind: Format, source: str) -> Iterator[System
             pages=frozenset({page}),
             n_pages=n_pages,
             repeats=kind.repeats,
-            notes=[f"{source}: {note}" for note in _notes(complete, +mixed[system], others)],
+            notes=said + [f"{source}: {note}" for note in _notes(complete, +mixed[system], others)],
         )
 
 
@@ -257,6 +264,16 @@ def _notes(rows: Sequence[ResultRow], mixed: Mapping[str, int], other_ids: Itera
                 f"{name}: {len(values)} examples have {len({*values})} values: they count as independent without "
                 f"--cluster {name}"
             )
+
+
+def _error(value: Any) -> str | None:
+    """Return why an answer failed, as a text; None for false, a number, or a word for nothing."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return None if value is None or is_number or WORDS.get(str(value).strip().lower(), 1.0) != 1.0 else _text(value)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json_text(value, sort_keys=True)
 
 
 def _mean(scores: Several, *where: str) -> tuple[float | None, bool]:
@@ -298,6 +315,7 @@ def _joined(first: SystemResults, others: Sequence[SystemResults]) -> SystemResu
     every = first, *others
     return replace(
         first,
+        source=os.path.commonpath([one.source for one in every]) or first.source,  # their folder
         rows=[*answers.values()],
         broken_off=next((one.broken_off for one in every if one.broken_off), None),
         pages=frozenset().union(*(one.pages for one in every)),
@@ -310,7 +328,7 @@ def _of_inputs(inputs: Any, where: str) -> str:
     """Return inputs as an id: the text, if there is only one. Raise InputError if there are none."""
     values = [*inputs.values()] if isinstance(inputs, Mapping) else [inputs]
     only = values[0] if len(values) == 1 else inputs
-    text = joined(only if isinstance(only, str) else json_text(only, sort_keys=True))
+    text = joined(_text(only))
     if text in ("null", "{}", "[]", ""):
         raise InputError(f"{where}: got no id and no inputs, wanted an id")
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}… {sha256(text.encode()).hexdigest()[:8]}"

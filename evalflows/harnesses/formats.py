@@ -28,7 +28,7 @@ from evalflows.specs.escaping import joined
 from evalflows.specs.grouping import grouped
 from evalflows.store.file_formats import document_rows
 
-_LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # as Inspect's own metrics read them
+_LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "no": 0.0}  # as Inspect's own metrics read them
 _SAMPLES = re.compile(r"samples_(.+?)(_\d{4}-\d\d-\d\dT[\d.:-]+)?\.jsonl")
 """How lm-eval names the samples of a task."""
 _HELM_RUN = re.compile(r",?\bmodel=([^,]+)")  # in the name of a folder: mmlu:subject=anatomy,model=openai_gpt2
@@ -64,17 +64,29 @@ class _Scores:
 
 def read_inspect(log: Any, source: str) -> Iterator[Row]:
     why = ": ".join(filter(None, (f"its status is {log['status']}", at(log, "error", "message"))))
-    for sample in log.get("samples") or ():
-        scores = {name: at(score, "value") for name, score in (sample.get("scores") or {}).items()}
+    samples = [(sample, _inspect_scores(sample)) for sample in log.get("samples") or ()]
+    by_metric = grouped((name, score) for _, scores in samples for name, score in scores.items() if score is not None)
+    labels = [name for name, values in by_metric.items() if all(map(_is_label, values))]
+    for sample, scores in samples:
         yield {
             **sample,
             "id": f"{log['eval']['task']}/{sample['id']}",
             "system": at(log, "eval", "model"),
             "output": at(sample, "output", "completion"),
-            "scores": {name: _LETTERS.get(str(value), value) for name, value in flattened(scores).items()},
+            "scores": {name: score for name, score in scores.items() if name not in labels},
+            "left_out": labels,
             "error": at(sample, "error", "message"),
             "unfinished": None if log["status"] == "success" else why,
         }
+
+
+def _inspect_scores(sample: Row) -> dict[str, Any]:
+    scores = {name: at(score, "value") for name, score in (sample.get("scores") or {}).items()}
+    return {name: _LETTERS.get(str(value), value) for name, value in flattened(scores).items()}
+
+
+def _is_label(value: Any) -> bool:
+    return isinstance(value, str) and not _NUMBER.fullmatch(value.strip()) and value.strip().lower() not in WORDS
 
 
 def read_lm_eval(content: Any, source: str) -> Iterator[Row]:
@@ -85,13 +97,15 @@ def read_lm_eval(content: Any, source: str) -> Iterator[Row]:
         numeric = [name for name, value in row.items() if isinstance(value, int | float) and name != "doc_id"]
         scores = {name: row.get(name) for name in row.get("metrics") or numeric}
         of_filter = f",{row['filter']}" if row.get("filter", "none") != "none" else ""
+        lists = [name for name, score in scores.items() if isinstance(score, list)]
         yield {
             "id": f"{task}{row['doc_id']}",
             "inputs": row.get("doc"),
             "reference": row.get("target"),
             "output": row["filtered_resps"],
-            "scores": {f"{name}{of_filter}": score for name, score in scores.items() if not isinstance(score, list)},
+            "scores": {f"{name}{of_filter}": score for name, score in scores.items() if name not in lists},
             "metadata": row.get("doc"),
+            "left_out": lists,
         }
 
 
@@ -218,8 +232,7 @@ def read_deepeval(run: Any, source: str) -> Iterator[Row]:
             "output": case.get("actualOutput"),
             "scores": {"success": None if errors else case.get("success"), **scores},
             "metadata": case.get("metadata"),
-            "error": "; ".join(errors.values()),
-            "reasons": errors,
+            "reasons": {"success": "; ".join(errors.values()), **errors} if errors else {},
         }
 
 
@@ -314,7 +327,8 @@ def read_table(content: Any, source: str) -> Iterator[Row]:
     if not {*COLUMNS["id"], *COLUMNS["inputs"]}.intersection(columns):
         raise NoResultsError(f"{got}, wanted an id: {', '.join(COLUMNS['id'])}")
     is_long = not {*METRICS}.isdisjoint(columns) and not {*VALUES}.isdisjoint(columns)
-    metrics = [] if is_long else _metrics(rows, columns)
+    errors = [] if is_long else [name for name in COLUMNS["error"] if name in columns and _are_sizes(name, rows)]
+    metrics = [] if is_long else [*_metrics(rows, columns), *errors]
     if not is_long and not metrics and "scores" not in columns:
         raise NoResultsError(f"{got}, wanted scores, as numbers or true and false")
     known = {*_KNOWN, *METRICS, *VALUES} if is_long else _KNOWN
@@ -326,7 +340,8 @@ def read_table(content: Any, source: str) -> Iterator[Row]:
         scores |= {str(first(row, METRICS)): first(row, VALUES)} if is_long else {}
         fields = dict(metadata) if isinstance(metadata, Mapping) else {"metadata": metadata}
         fields |= {name: value for name, value in row.items() if name not in known}
-        yield {**row, "scores": scores, "metadata": fields, "unfinished": None, "of_pages": None}
+        nothing = dict.fromkeys((*errors, "unfinished", "of_pages", "left_out"))
+        yield {**row, **nothing, "scores": scores, "metadata": fields}
 
 
 def _alone(text: str) -> str:
@@ -341,6 +356,12 @@ def _metrics(rows: Sequence[Row], columns: Sequence[str]) -> list[str]:
     kinds = (float, int) if is_typed else str
     candidates = [name for name in columns if name not in _KNOWN and not _NO_METRIC.fullmatch(name.lower())]
     return [name for name in candidates if _SCORE.fullmatch(name) or _are_numbers(name, rows, kinds)]
+
+
+def _are_sizes(name: str, rows: Sequence[Row]) -> bool:
+    """Return whether a column named after errors has their sizes or counts instead: numbers, but true and false."""
+    values = {str(row.get(name)).strip().lower() for row in rows} - {"true", "false"}
+    return any(map(_NUMBER.fullmatch, values)) and _are_numbers(name, rows, (float, int, str))
 
 
 def _are_numbers(name: str, rows: Sequence[Row], kinds: Any) -> bool:

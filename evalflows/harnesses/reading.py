@@ -7,6 +7,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from glob import has_magic
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ _LANGFUSE = "timestamp scores observations | timestamp project_id | data meta | 
 FORMATS: Mapping[str, Format] = {
     "promptfoo": Format("promptfoo", _PROMPTFOO, formats.read_promptfoo, repeats=True, is_sparse=True),
     "inspect": Format("Inspect", "eval status", formats.read_inspect),
-    "lm-eval": Format("lm-eval", "doc_id filtered_resps | results configs versions", formats.read_lm_eval),
+    "lm-eval": Format("lm-eval", "doc_id filtered_resps | results configs", formats.read_lm_eval),
     "helm": Format("HELM", "instance_id stats", formats.read_helm, is_sparse=True),
     "deepeval": Format("DeepEval", "testCases", formats.read_deepeval, repeats=True),
     "ragas": Format("ragas", "user_input", formats.read_ragas),
@@ -41,6 +42,7 @@ FORMATS: Mapping[str, Format] = {
 """By the names that `--format` takes, in the order in which they are tried."""
 
 ENDINGS = (*file_formats.READERS, ".eval", ".xml")  # of the files of a folder that are read
+_NAMED = 3  # files that a note names
 _ZSTD = 93  # the compression, in zip files
 
 
@@ -67,7 +69,7 @@ def read_results(source: str, format: str | None = None) -> list[SystemResults]:
 
 def _read_folder(folder: Path, source: str, named: str | None) -> list[SystemResults]:
     """Return the results of all files of a folder that are results. Raise InputError if none is."""
-    found: list[SystemResults] = []
+    found, others = list[SystemResults](), list[str]()
     problem = InputError(f"{source}: got no file ending in {', '.join(ENDINGS)}, wanted results")
     for path in sorted(folder.rglob("*")):
         below = path.relative_to(folder)
@@ -81,8 +83,13 @@ def _read_folder(folder: Path, source: str, named: str | None) -> list[SystemRes
             found += _read_file(path, str(Path(source) / below), named)
         except NoResultsError as error:
             problem = error
+            others.append(str(below))
     if not found:
         raise problem
+    if others:
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        note = f"{source}: left out as no results: {', '.join(others[:_NAMED])}{more}"
+        found[0] = replace(found[0], notes=[*found[0].notes, note])
     return found
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from evalflows.harnesses.assembling import ResultRow, SystemResults, with_columns
 from evalflows.specs.errors import InputError, names_to_choose
+from evalflows.specs.evaluator import as_key
 from evalflows.specs.experiment import ExperimentSpec
 from evalflows.specs.files import make_spec
 from evalflows.specs.frozen import dataclass
@@ -29,11 +30,29 @@ EVALUATOR_VERSION = "recorded"
 """Of every metric of a file: what gave its scores is not known."""
 
 _HARM = re.compile(
-    r"(?<![^\W_])(toxicity|harmfulness|bias|hallucinations?|refusals?|errors?|wer|cer|loss|perplexity|brier|mae|mse|rmse"
-    r"|latency|duration|time|cost)(?![^\W_])",
+    r"(?<![^\W_])(toxic|toxicity|harmful|harmfulness|bias|biased|stereotypes?|hallucinat(?:ions?|ed)|refusals?|refused"
+    r"|jailbreaks?|attacks?|leaks?|leaked|leakage|contradictions?|violations?|errors?|failures?|timeouts?|crashes|retries|noise_sensitivity|fpr|fnr"
+    r"|false_(?:positive|negative)s?|wer|cer|ter|loss|nll|perplexity|bits_per_byte|brier|ece|regret|distance|divergence"
+    r"|deviation|mae|mape|mse|rmse|latency|duration|runtime|time|delay|ttft|cost|price|steps|tokens|token_count"
+    r")(?![^\W_])",
     re.IGNORECASE,
 )
 """Metrics that have one of these words in their name are usually better if they are lower."""
+
+_GOOD = re.compile(
+    r"(?<![^\W_])(no|non|not|without|free|absence|avoid(?:ed|ance|s)?|saved|savings?|accuracy|correct(?:ness)?"
+    r"|pass(?:ed)?|f1|precision|recall|auc|auroc|detect(?:ed|ion)|awareness|similarity|resistance|recovery)(?![^\W_])",
+    re.IGNORECASE,
+)
+"""Words that turn them around: `no_errors`, `hallucination_free`, `bias_detection_accuracy`."""
+
+_CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")  # between the words of `errorRate`
+
+_OTHER_UNIT = 10
+"""A metric that exceeds this in one file, and is a share in another, is probably percent."""
+
+INPUTS = "inputs"
+"""The cluster of examples with equal inputs, if no field has this name."""
 
 _NAMED = 3
 """Ids that a message names."""
@@ -159,10 +178,11 @@ def recorded(
     wanted = in_rules | {kept_apart(one) for system in systems for one in system.metrics}
     systems, names = [with_columns(system, wanted) for system in systems], names_of(systems)
     texts = _texts_of_inputs(systems)
-    if cluster is not None:
+    if cluster is not None and (cluster != INPUTS or texts is None):
         check_field("cluster", systems, cluster)
     systems, notes = _completed(systems, texts, only_shared=only_shared)
     metrics, harms, said = _metrics(systems, rules.get("metrics") or {})
+    said += _scales(systems, metrics, in_rules)
     fields = {
         "name": names[0],
         "dataset": {"snapshot": "snap-"},
@@ -210,11 +230,13 @@ def keep(store: Store, made: Recorded) -> None:
 
 
 def names_of(systems: Sequence[SystemResults]) -> list[str]:
-    """Return a name for each system that no other has: its own, else that of its file, else numbered."""
+    """Return a name for each system that no other has: its own, else that of its file or folder, else numbered."""
     by_file = [PurePath(system.source).stem or "results" for system in systems]
+    by_folder = [PurePath(system.source).parent.name or stem for system, stem in zip(systems, by_file, strict=True)]
     for names in (
         [system.system or stem for system, stem in zip(systems, by_file, strict=True)],
         by_file,
+        by_folder,
         [f"{stem}: {system.system}" for system, stem in zip(systems, by_file, strict=True)],
     ):
         if len({*names}) == len(names):
@@ -350,12 +372,11 @@ def _metrics(
     higher, harms = list[str](), list[str]()
     measures = {kept_apart(name) for name in MEASURES}
     for given in dict.fromkeys(name for system in systems for name in system.metrics):
-        scores_of = [row.scores.get(given) for system in systems for row in system.rows]
-        values = [score for score in scores_of if score is not None]
+        values = [score for system in systems for score in _given(system, given)]
         own = metrics.setdefault(name := kept_apart(given), {})
         if name in measures:
             own.setdefault("higher_is_better", False)
-        elif own.get("higher_is_better") is None and _HARM.search(name):
+        elif own.get("higher_is_better") is None and _is_harm(name):
             own["higher_is_better"] = False
             harms.append(name)
         if "range" not in own and values and min(values) >= 0 and max(values) <= 1:
@@ -374,15 +395,52 @@ def _metrics(
     return metrics, harms, said
 
 
+def _scales(systems: Sequence[SystemResults], metrics: Mapping[str, Any], in_rules: Collection[str]) -> Iterator[str]:
+    """Say of metrics whose systems seem to have other units, and of a rule's metric whose range seems to be 1 to 5."""
+    for given in dict.fromkeys(name for system in systems for name in system.metrics):
+        by_source = [(system.source, _given(system, given)) for system in systems]
+        ends = [(source, min(values), max(values)) for source, values in by_source if values]
+        shares = [source for source, low, high in ends if low >= 0 and 0 < high <= 1]
+        larger = [(source, high) for source, low, high in ends if low >= 0 and high > _OTHER_UNIT]
+        if shares and larger:
+            yield f"{given}: up to {larger[0][1]:g} in {larger[0][0]}, but from 0 to 1 in {shares[0]}: in other units?"
+        every = {value for _, values in by_source for value in values}
+        is_undeclared = kept_apart(given) in in_rules and "range" not in metrics[kept_apart(given)]
+        if is_undeclared and len(every) > 2 and every <= {1, 2, 3, 4, 5}:
+            yield f"{given}: whole numbers from 1 to 5; if it has no others, `range: [1, 5]` in --gates declares it"
+
+
+def _given(system: SystemResults, metric: str) -> list[float]:
+    return [score for row in system.rows if (score := row.scores.get(metric)) is not None]
+
+
+def _is_harm(metric: str) -> bool:
+    """Return whether lower values are probably better, as the name says."""
+    name = _CAPITAL.sub("_", metric)
+    return _HARM.search(name) is not None and _GOOD.search(name) is None
+
+
 def _first_rows(systems: Sequence[SystemResults]) -> dict[str, ResultRow]:
-    """Return the first row that any system has of each example, with the fields that only others have."""
+    """Return the first row that any system has of each example, with the fields of which only others have a value."""
     first = dict[str, ResultRow]()
-    for system in systems:
-        for row in system.rows:
-            before = first.setdefault(row.example_id, row)
-            if not row.fields.keys() <= before.fields.keys():
-                first[row.example_id] = replace(before, fields={**row.fields, **before.fields})
+    for row in (row for system in systems for row in system.rows):
+        before = first.setdefault(row.example_id, row)
+        if before is not row and (lacking := {name for name in row.fields if _is_missing(before.fields.get(name))}):
+            new = {name: row.fields[name] for name in lacking if not _is_missing(row.fields[name])}
+            first[row.example_id] = replace(before, fields={**before.fields, **new})
     return first
+
+
+def values_of(systems: Sequence[SystemResults], field: str) -> list[str]:
+    """Return the values of a field, of the baseline's examples, as slices name them."""
+    asked, first = {row.example_id for row in systems[0].rows}, _first_rows(systems)
+    given = [row.fields.get(field) for example, row in first.items() if example in asked]
+    return [*dict.fromkeys(as_key(value) for value in given if not _is_missing(value))]
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a field has no value: null, NaN, or a text of nothing but blanks."""
+    return is_blank(value) or value != value
 
 
 def _examples(
@@ -402,13 +460,14 @@ def _examples(
         seen.add(row.example_id)
         said = first[row.example_id]
         fields = {name: value for name, value in said.fields.items() if name not in scores}
-        group = None if cluster is None else fields.get(cluster)
+        equal = _single_spaced(row.inputs) if cluster == INPUTS and with_inputs else None
+        group = None if cluster is None else fields.get(cluster, equal)
         yield {
             "id": row.example_id,
             "inputs": row.inputs if with_inputs else _without_inputs(row.example_id),
             **({"reference_outputs": said.reference} if said.reference is not None else {}),
             **({"metadata": fields} if fields else {}),
-            **({"cluster": str(group)} if group == group and not is_blank(group) else {}),  # not NaN
+            **({"cluster": group if isinstance(group, str) else to_json(group)} if not _is_missing(group) else {}),
         }
 
 

@@ -523,7 +523,8 @@ def _no_interval(results: Sequence[Result]) -> Iterator[Remark]:
 
 
 def _no_range(results: Sequence[Result]) -> Iterator[Remark]:
-    for metric in dict.fromkeys(result.metric for result in results if result.leaves_shares):
+    others = {result.metric for result in results if result.mean is not None and not 0 <= result.mean <= 1}
+    for metric in dict.fromkeys(one.metric for one in results if one.leaves_shares and one.metric not in others):
         what = f"{metric}: no range is declared, so its interval exceeds 0 to 1"
         yield Remark("no_range", f"{what}; if no value can, declare metrics: {{{metric}: {{range: [0, 1]}}}}")
 

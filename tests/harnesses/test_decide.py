@@ -304,11 +304,11 @@ def test_a_harm_is_not_decided_in_the_wrong_direction(tmp_path: Path) -> None:
 
 
 def test_an_approved_baseline_and_one_without_the_fields_decide_as_the_file_does(tmp_path: Path) -> None:
-    fields: dict[str, Any] = {"doc": lambda n: f"d{n // 10}", "topic": lambda n: "ab"[n % 2]}
+    fields: dict[str, Any] = {"doc": lambda n: f"d{n // 10}", "topic": lambda n: n % 2 == 0}
     old, new = (write(tmp_path / f"{name}.jsonl", side, **fields) for name, side in (("old", OLD), ("new", NEW)))
     assert asked(old, new, "--store").exit_code == 0
     assert CliRunner().invoke(cli, ["baseline", "approve", "old"]).exit_code == 0
-    bare = write(tmp_path / "bare.jsonl", OLD)
+    bare = write(tmp_path / "bare.jsonl", OLD, doc=None)
     options = ("--metric", "correct=.3", "--cluster", "doc", "--slice", "topic")
     rules = [
         [
@@ -319,11 +319,45 @@ def test_an_approved_baseline_and_one_without_the_fields_decide_as_the_file_does
         for baseline in (old, "approved:old", bare)
     ]
     assert len(rules[0]) > 2 and rules[0] == rules[1] == rules[2]
+    assert "correct@metadata.topic=true" in "".join(rules[0])
+    assert asked(old, new, "--store", "--cluster", "doc").exit_code == 0
+    assert CliRunner().invoke(cli, ["baseline", "approve", "old"]).exit_code == 0
+    assert "20 clusters" in asked("approved:old", new, "--metric", "correct=.3").stdout, "those of its dataset"
     asks = {text: write(tmp_path / f"asks{n}.jsonl", OLD, inputs=text.format) for n, text in enumerate(("{}?", "{}!"))}
     assert asked(asks["{}?"], write(tmp_path / "other.jsonl", NEW, inputs="{}?".format), "--store").exit_code == 0
     assert CliRunner().invoke(cli, ["baseline", "approve", "asks0"]).exit_code == 0
     refused = asked("approved:asks0", asks["{}!"], "--metric", "correct=.3")
     assert (refused.exit_code, "got no id with the same inputs in both" in refused.stderr) == (2, True)
+
+
+def test_the_words_of_a_name_tell_whether_it_is_a_harm(tmp_path: Path) -> None:
+    """A word that turns it around makes it none."""
+    harms = "edit_distance noise_sensitivity(mode=relevant) jailbreak_success pii_leak contradiction ter tokens_used"
+    harms += " inference_runtime toxic_frac,robustness bits_per_byte errorRate num_output_tokens HallucinationScore"
+    others = "no_errors hallucination_free bias_detection_accuracy steps_correct time_saved lossless costume timeliness"
+    names = [*harms.split(), *others.split()]
+    path = write(tmp_path / "old.jsonl", OLD, **dict.fromkeys(names, 0.5))
+    *_, note = json.loads(asked(path, path, "--json", "-").stdout)["notes"]
+    said = "lower counts as better by the name, if --higher-is-better does not say it: "
+    assert note == said + ", ".join(harms.split())
+
+
+def test_units_and_ranges_that_are_probably_others_are_named(tmp_path: Path) -> None:
+    old, new = (
+        write(
+            tmp_path / f"{name}.jsonl",
+            {one: (0.5 + n / 400) * unit for n, one in enumerate(OLD)},
+            stars=lambda n: n % 5 + 1,
+            deviation=lambda n: (n * 7 % 20 - shift) / 4,  # noqa: B023
+        )
+        for name, unit, shift in (("old", 1, 9), ("new", 100, 11))
+    )
+    notes = json.loads(asked(old, new, "--metric", "stars=.5", "--json", "-").stdout)["notes"]
+    assert f"correct: up to 99.75 in {new}, but from 0 to 1 in {old}: in other units?" in notes
+    assert "stars: whole numbers from 1 to 5; if it has no others, `range: [1, 5]` in --gates declares it" in notes
+    printed = asked(old, new).stdout
+    assert "declares it" not in printed, "without a rule, nothing rests on it"
+    assert "deviation: no range is declared" not in printed, "its values have signs"
 
 
 def test_other_inputs_of_an_id_are_missing_values(tmp_path: Path) -> None:
@@ -393,9 +427,38 @@ def test_repetitions_are_no_independent_examples(tmp_path: Path) -> None:
         for given, *rule, of in (
             (files, "--superiority", "exact_match", "instance_id"),
             (tables, "--superiority", "ok", "question_id"),
+            (tables, "--superiority", "ok", "inputs"),
         )
     ]
-    assert ends[0] == pytest.approx(ends[1], abs=0.005)
+    assert ends[0] == pytest.approx(ends[1], abs=0.005) and ends[1] == ends[2]
+
+
+def test_the_composites_of_a_spec_are_decided_on(tmp_path: Path) -> None:
+    """From the scores of each answer, with the same figures in a store and by evidence; parts may be missing."""
+    rules, proof = tmp_path / "rules.yaml", str(tmp_path / "proof.json")
+    composite: dict[str, Any] = {"name": "quality", "weights": {"correct": 3, "harm": 1}}
+    gate = {"name": "whole", "non_inferiority": {"quality": 0.2}}
+    metrics = {"harm": {"higher_is_better": False, "range": [0, 2]}}
+    rules.write_text(json.dumps({"gates": [gate], "composites": [composite], "metrics": metrics}))
+    old, new = (
+        write(tmp_path / f"{n}.jsonl", side, harm=lambda n: n % 3 / 2) for n, side in (("old", OLD), ("new", OLD))
+    )
+    Path(new).write_text(Path(new).read_text().replace('"harm": 1.0', '"harm": null', 1))
+    texts = []
+    for option in ("--evidence", "--store"):
+        done = asked(
+            old, new, "--gates", str(rules), "--json", "-", option, *([proof] if option == "--evidence" else [])
+        )
+        document = json.loads(done.stdout)
+        texts.append([rule["text"] for rule in document["decisions"][0]["rules"]])
+        means = {(one["experiment"], one["metric"]): one["mean"] for one in document["metrics"]}
+        harm, correct = np.mean([n % 3 / 2 for n in range(N)]), np.mean([*OLD.values()])
+        assert means["old", "quality"] == pytest.approx((3 * correct + (1 - harm / 2)) / 4)
+        assert "harm is missing: the file has no score" in json.dumps(document["failures"])
+    assert texts[0] == texts[1] and "199 pairs" in texts[0][0]
+    assert CliRunner().invoke(cli, ["verify", proof]).exit_code == 0
+    rules.write_text(json.dumps({"gates": [gate], "composites": [composite | {"weights": {"corect": 1}}]}))
+    assert "composite 'quality': got the part 'corect', wanted correct" in asked(old, new, "--gates", str(rules)).stderr
 
 
 def test_python_decides_on_scores_of_any_form() -> None:
@@ -408,6 +471,8 @@ def test_python_decides_on_scores_of_any_form() -> None:
         decision = decide(baseline, candidate, margin=0.05)
         (rule,) = decision.rules
         assert (decision.conclusion, round(rule.value or 0, 3)) == ("FAIL", -0.2), type(baseline)
+    shuffled = pd.Series(NEW).sample(frac=1, random_state=0)
+    assert decide(pd.Series(OLD), shuffled, margin=0.05).rules[0].value == decide(OLD, NEW, margin=0.05).rules[0].value
     assert decide(OLD, OLD, margin=0.1).conclusion == "PASS"
     lines = str(decide(OLD, NEW, margin=0.05)).splitlines()
     assert lines[0] == "FAIL  gate release: candidate against baseline"

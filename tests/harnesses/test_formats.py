@@ -89,7 +89,7 @@ CASES = {
             "": {
                 "00000000-0000-0000-0000-00000000000a#0": {"correct": 1.0, "tone": 0.5},
                 "00000000-0000-0000-0000-00000000000b#0": {"correct": 0.0, "tone": 0.5},
-                "00000000-0000-0000-0000-00000000000c#0": {"correct": None, "tone": 0.5},
+                "00000000-0000-0000-0000-00000000000c#0": {"correct": None, "tone": None},
             }
         },
     ),
@@ -213,6 +213,31 @@ def test_answers_come_with_what_was_asked() -> None:
     assert results.rows[0].error == "ValueError('no answer for this one')"
 
 
+def test_metrics_without_numbers_are_left_out_and_named(tmp_path: Path) -> None:
+    """Grades in a score of Inspect that is a mapping, lists of lm-eval; yes and no are numbers, as in Inspect."""
+    values: list[Any] = [{"right": "yes", "grade": "B"}, {"right": "no", "grade": None}]
+    samples = [
+        {"id": n, "epoch": 1, "input": f"q{n}", "scores": {"rubric": {"value": value}}}
+        for n, value in enumerate(values)
+    ]
+    log = {"status": "success", "eval": {"task": "sums", "model": "m"}, "samples": samples}
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(log))
+    (found,) = read_results(str(path))
+    assert [row.scores for row in found.rows] == [{"rubric.right": 1.0}, {"rubric.right": 0.0}]
+    assert found.notes == [f"{path}: rubric.grade: left out, having no numbers"]
+    row = {
+        "doc_id": 0,
+        "filtered_resps": ["a"],
+        "metrics": ["acc", "word_perplexity"],
+        "acc": 1,
+        "word_perplexity": [1, 2],
+    }
+    path.write_text(json.dumps(row))
+    (found,) = read_results(str(path))
+    assert (found.metrics, found.notes) == (["acc"], [f"{path}: word_perplexity: left out, having no numbers"])
+
+
 def test_an_unfinished_log_of_inspect_says_so(tmp_path: Path) -> None:
     """Without its header, as a run that was killed leaves it; deflated, as older versions write it."""
     log = tmp_path / "unfinished.eval"
@@ -273,6 +298,27 @@ def _run(number: int, *scores: tuple[str, float | None]) -> list[dict[str, Any]]
     run = {"id": f"r{number}", "run_type": "chain", "start_time": "2026", "inputs": {"q": f"q{number}"}}
     feedback = [{"id": source, "run_id": f"r{number}", "key": "correct", "score": value} for source, value in scores]
     return [run | {"feedback_stats": None, "reference_example_id": f"q{number}"}, *feedback]
+
+
+def test_an_answer_with_an_error_has_no_scores(tmp_path: Path) -> None:
+    """Whatever a harness writes in their place; sizes of errors are a metric, and no errors."""
+    path = tmp_path / "results.csv"
+    rows = "a,1,\nb,0,boom\nc,1,None\nd,1,false\n"
+    path.write_text(f"id,correct,error\n{rows}")
+    (found,) = read_results(str(path))
+    assert [(row.scores["correct"], row.error) for row in found.rows] == [
+        (1, None),
+        (None, "boom"),
+        (1, None),
+        (1, None),
+    ]
+    path.write_text("id,metric,value,error\na,correct,0,boom\na,tone,0.5,\n")
+    (found,) = read_results(str(path))
+    assert found.rows[0].scores == {"correct": None, "tone": 0.5}
+    path.write_text("id,correct,error\na,1,0.25\nb,0,0\n")
+    (found,) = read_results(str(path))
+    assert [row.scores for row in found.rows] == [{"correct": 1, "error": 0.25}, {"correct": 0, "error": 0}]
+    assert [row.error for row in found.rows] == [None, None]
 
 
 @pytest.mark.parametrize("order", [1, -1])

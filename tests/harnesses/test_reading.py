@@ -5,6 +5,7 @@ import io
 import json
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from evalflows.harnesses.assembling import SystemResults, joined_systems
 from evalflows.harnesses.reading import FORMATS, read_results
-from evalflows.harnesses.recording import read_sentence
+from evalflows.harnesses.recording import names_of, read_sentence
 from evalflows.specs.errors import InputError
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -153,6 +154,8 @@ def test_all_results_of_a_folder_are_read_and_nothing_else(tmp_path: Path) -> No
         ("table", "a"),
     ]
     assert found[0].source == str(below / name.replace("sums", "products"))
+    assert found[0].notes == [f"{tmp_path}: left out as no results: mock/results.json, package.json"]
+    assert joined_systems(found[:2])[0].source == str(below)
     assert [each.source for each in read_results(f"{tmp_path}/**/samples_*.jsonl")] == [
         each.source for each in found[:2]
     ]
@@ -178,6 +181,8 @@ def test_the_folder_of_a_run_of_helm_names_its_task_and_model(tmp_path: Path) ->
     (run / "instances.json").write_text('[{"id": "id0", "input": {"text": "2 + 3?"}, "split": "test"}]')
     (results,) = read_results(str(tmp_path))
     assert (results.system, results.rows[-1].example_id) == ("mock_small", "sums:kind=easy/id1")
+    sides = [replace(results, system="", source=f"{name}/stats.json") for name in ("old", "new")]
+    assert names_of(sides) == ["old", "new"], "a name for both, if files have the same"
 
 
 def test_files_of_a_system_are_one_without_dropping_a_score(tmp_path: Path) -> None:

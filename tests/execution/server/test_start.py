@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from homes import prepared
 from local_servers import living
 from running_up import EVALFLOWS, until
 
@@ -96,6 +97,7 @@ def test_two_first_runs_at_once_share_a_server_that_outlives_them(home: Home) ->
 
 @SLOW
 def test_after_the_server_was_killed_the_next_run_starts_another(home: Home) -> None:
+    prepared(home.folder.parent)
     process = started()
     pid, _ = used_by(process)
     end(process)

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from certificates import one_certificate
+from homes import prepared
 from hypothesis import settings
 from kept_workers import KeptWorkers
 from lent_roots import LentRoots
 from plain_flows import plain_flows
 from postgres_server import binaries, postgres_server
-from prefect_database import give_database_to
 from prefect_server import prefect_server
 from s3_server import BUCKET, S3Server, s3_server
 from store_copies import StoreCopies
@@ -127,7 +127,7 @@ def own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests share a folder of their own for what is kept for a user. Processes that they start share a local server
     there, which ends after them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("EVALFLOWS_HOME", str(give_database_to(tmp_path_factory.getbasetemp() / "home")))
+        patch.setenv("EVALFLOWS_HOME", str(prepared(tmp_path_factory.getbasetemp() / "home")))
         yield
 
 

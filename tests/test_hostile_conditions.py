@@ -36,11 +36,13 @@ MOST_KB = 700_000
 """Resident memory of a process that serves."""
 SECRET = "the-secret-of-a-file"
 OF_MEMORY = "repeat('a', 4000000000) = 'b'"
-SECONDS = 8.0
+SECONDS, MEMORY = 5.0, 256 << 20
 SERVE = f"""from evalflows.store.query_process import QueryLimits
-QueryLimits.__init__.__defaults__ = ({SECONDS}, *QueryLimits.__init__.__defaults__[1:])  # instead of half a minute
+defaults = QueryLimits.__init__.__defaults__
+QueryLimits.__init__.__defaults__ = ({SECONDS}, {MEMORY}, *defaults[2:])  # instead of half a minute, and of 1 GB
 from evalflows.cli.main import main
 main()"""
+NOT_SQL = ("diff", "traces", "from-traces")  # `sql` would end this process
 OF_TIME = "(select sum(a.range * b.range) from range(10000000) a, range(10000000) b where a.range + b.range > 5) > 0"
 
 
@@ -147,10 +149,13 @@ def test_commands_and_the_api_open_no_file_for_a_condition(
     shared.close()
     for room in ROOMS:
         monkeypatch.setattr(room, "QueryProcesses", QueryProcesses)
-    for condition, seconds, said in ((OF_MEMORY, 120, "at 1024 MB of memory"), (OF_TIME, 3, "stopped after 3 s")):
+    for limits, condition, said, asked in (
+        (replace(OF_COMMANDS, seconds=120, memory_bytes=MEMORY), OF_MEMORY, "at 256 MB of memory", NOT_SQL),
+        (replace(OF_COMMANDS, seconds=1), OF_TIME, "stopped after 1 s", NOT_SQL[:1]),
+    ):
         for room in ROOMS:
-            monkeypatch.setattr(room, "OF_COMMANDS", replace(OF_COMMANDS, seconds=seconds))
-        for name in ("diff", "traces", "from-traces"):  # `sql` would end this process
+            monkeypatch.setattr(room, "OF_COMMANDS", limits)
+        for name in asked:
             done = CliRunner().invoke(cli, [word.replace("WHERE", condition) for word in commands[name]])
             assert done.exit_code == 2 and said in done.stderr, (name, condition, done.output)
     spec.unlink()

@@ -9,15 +9,14 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+import dashboards
 import pytest
-import uvicorn
 from production import produce, trace, trace_id
 from running_up import until
 from selenium.webdriver import Chrome
 from starlette.types import Message, Receive, Scope, Send
 
 from evalflows.dashboard.app import application
-from evalflows.serving import listen, url_of
 from evalflows.store.store import Store
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -84,15 +83,8 @@ def served(store: Store) -> Iterator[tuple[str, list[tuple[str, str, int]]]]:
 
         await dashboard(scope, receive, sending)
 
-    with listen("127.0.0.1", 0, has_token=False) as listener:
-        server = uvicorn.Server(uvicorn.Config(recorded, log_level="warning", access_log=False))
-        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-        thread.start()
-        try:
-            yield url_of("127.0.0.1", listener), answered
-        finally:
-            server.should_exit = True
-            thread.join()
+    with dashboards.served(recorded) as url:
+        yield url, answered
 
 
 @contextmanager

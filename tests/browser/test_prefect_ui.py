@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 from forms import fill, find, how_it_ended, log_in, open_artifact, open_form, picture, submit, value
-from prefect_database import give_database_to
+from homes import prepared
 from running_up import EVALFLOWS, Up, prefect_yaml, running_up, until
 from selenium.webdriver import Chrome
 
@@ -88,7 +88,7 @@ attack();
 @pytest.fixture(scope="module")
 def up(chromium: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
     """A server and a worker in a user's folder with a deployment."""
-    place, home = tmp_path_factory.mktemp("folder"), give_database_to(tmp_path_factory.mktemp("prefect"))
+    place, home = tmp_path_factory.mktemp("folder"), prepared(tmp_path_factory.mktemp("prefect"))
     (place / "rows.jsonl").write_text("\n".join(map(json.dumps, ROWS)))
     (place / "mine.py").write_text(MODULE)
     (place / "spec.yaml").write_text(yaml.safe_dump(SPEC))

@@ -60,8 +60,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_run_show_ls_and_sql(here: Path, prefect_api: dict[str, str]) -> None:
-    run = evalflows("run", "spec.yaml", cwd=here, environment=prefect_api)
+@pytest.mark.usefixtures("without_prefect")
+def test_run_show_ls_and_sql(here: Path, prefect_environment: dict[str, str]) -> None:
+    run = evalflows("run", "spec.yaml", cwd=here, environment=prefect_environment)
     assert run.returncode == 0, run.stderr
     stages = [line.removeprefix("evalflows: ").partition(":")[0] for line in run.stderr.splitlines()]
     shown = [stage for stage in dict.fromkeys(stages) if "," not in stage]  # on a busy machine

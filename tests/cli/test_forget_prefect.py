@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from command import command
+from homes import prepared
 from personal import OTHER, SECRET, files_with
-from prefect_database import give_database_to
 
 SPEC = """
 name: {name}
@@ -56,7 +56,7 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dic
     """That of commands with a local server of their own, in the folder of their modules."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bots.py").write_text(BOTS)
-    home = {"EVALFLOWS_HOME": str(give_database_to(tmp_path / "home")), "PREFECT_HOME": str(tmp_path / "prefect")}
+    home = {"EVALFLOWS_HOME": str(prepared(tmp_path / "home")), "PREFECT_HOME": str(tmp_path / "prefect")}
     own = os.environ | home | {"PYTHONPATH": str(tmp_path)}
     own.pop("PREFECT_API_URL", None)
     own.pop("PYTEST_VERSION", None)  # by which the server would end with the first command

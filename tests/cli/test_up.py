@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from click.testing import CliRunner
+from homes import prepared
 from running_up import Up, prefect_yaml, running_up, until
 
 from evalflows.cli.main import cli
@@ -47,7 +48,7 @@ def start_a_run(up: Up) -> str:
 
 @pytest.mark.slow
 def test_ctrl_c_ends_worker_and_runs_and_the_unused_server(folder: Path, tmp_path: Path) -> None:
-    home = tmp_path / "home"
+    home = prepared(tmp_path / "home")
     with running_up(folder, "--port", "0", environment={"EVALFLOWS_HOME": str(home), "PREFECT_API_URL": ""}) as up:
         with urllib.request.urlopen(up.ui, timeout=10) as page:
             assert b"<html" in page.read()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from prefect_database import give_database_to
+from homes import prepared
 from running_up import EVALFLOWS, Up, prefect_yaml, running_up, until
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake
@@ -35,7 +35,7 @@ MODULE = "from subprocess import getoutput\n\ndef upper(question):\n    return q
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return give_database_to(tmp_path_factory.mktemp("prefect"))
+    return prepared(tmp_path_factory.mktemp("prefect"))
 
 
 @pytest.fixture(scope="module")

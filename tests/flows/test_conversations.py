@@ -227,14 +227,12 @@ def write_spec(folder: Path, base_url: str, items: int) -> Path:
     ("items", "kills"),
     [pytest.param(24, 2, marks=pytest.mark.slow), pytest.param(300, 20, marks=pytest.mark.soak)],
 )
-def test_a_killed_conversation_goes_on_at_its_turn(
-    tmp_path: Path, prefect_environment: dict[str, str], items: int, kills: int
-) -> None:
+def test_a_killed_conversation_goes_on_at_its_turn(tmp_path: Path, items: int, kills: int) -> None:
     total = items * TURNS * 2
     moments = sorted(random.Random(7).sample(range(10, total - 20), kills))
     with serving(Endpoint(latency_s=0.02, answer=talk)) as endpoint:
         path = write_spec(tmp_path, endpoint.base_url, items)
-        finish(killed_and_resumed(tmp_path, prefect_environment, path, endpoint, moments))
+        finish(killed_and_resumed(tmp_path, None, path, endpoint, moments))
         seen, repeated = endpoint.calls, endpoint.repeated()
     print(f"killed at calls {moments}: the endpoint saw {seen} calls for {total}, {repeated} of them again")
     assert repeated <= kills * 10

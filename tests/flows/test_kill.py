@@ -13,9 +13,9 @@ from interrupted_runs import (
     ITEMS,
     PER_ITEM,
     finish,
+    in_process,
     killed_and_resumed,
     output_of,
-    resume,
     rows_of,
     start,
     when_called,
@@ -75,7 +75,7 @@ def test_stopped_by_a_signal_and_resumed(
         assert re.fullmatch(r"evalflows: stopped; `evalflows resume exp-\w+` continues\n", output)
         assert endpoint.calls < 100, "no call begins once it is stopped"
         endpoint.latency_s = 0.0
-        resume(tmp_path / "stopped")
+        in_process(tmp_path / "stopped", "resume", "killed")
     assert endpoint.repeated() <= IN_FLIGHT
     assert len(rows_of(tmp_path / "stopped")) == ITEMS * 2
 
@@ -98,5 +98,5 @@ def test_further_signals_end_it_at_once_without_a_traceback(
             rf"evalflows: ({gently}|stopped at once; finished calls are kept: `evalflows ls`)\n", output
         )
         endpoint.latency_s = 0.0
-        resume(tmp_path / "stopped")
+        in_process(tmp_path / "stopped", "resume", "killed")
     assert len(rows_of(tmp_path / "stopped")) == ITEMS * 2

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import pytest
 import yaml
 from batch_endpoint import BatchEndpoint, serve_batches
-from interrupted_runs import finish, output_of, resume, rows_of, start, write_spec
+from interrupted_runs import in_process, output_of, rows_of, start, write_spec
 
 from evalflows.llm.batches import runs_with_batches
 from evalflows.store import Store, connect
@@ -62,10 +62,10 @@ def figures(store: Path) -> list[Any]:
         pytest.param(MOMENTS, marks=pytest.mark.soak),
     ],
 )
-def test_killed_and_resumed(tmp_path: Path, prefect_environment: dict[str, str], moments: list[Moment]) -> None:
+def test_killed_and_resumed(tmp_path: Path, moments: list[Moment]) -> None:
     with serve_batches(BatchEndpoint()) as endpoint:
         spec = batched(tmp_path, endpoint.base_url)
-        finish(start(tmp_path, prefect_environment, tmp_path / "unbroken", "run", str(spec)))
+        in_process(tmp_path / "unbroken", "run", str(spec))
         wanted = figures(tmp_path / "unbroken")
         assert endpoint.submitted.total() == 2 * ITEMS
     for number, moment in enumerate(moments):
@@ -73,12 +73,12 @@ def test_killed_and_resumed(tmp_path: Path, prefect_environment: dict[str, str],
         folder.mkdir()
         with serve_batches(BatchEndpoint(looks=2)) as endpoint:
             spec = batched(folder, endpoint.base_url)
-            process = start(folder, prefect_environment, folder / "killed", "run", str(spec))
+            process = start(folder, None, folder / "killed", "run", str(spec))
             kill_at(endpoint, moment, process.pid)
             output_of(process)
             assert process.returncode == -signal.SIGKILL, moment
             endpoint.before = lambda _: None
-            resume(folder / "killed")
+            in_process(folder / "killed", "resume", "killed")
             twice = [asked for asked, times in endpoint.submitted.items() if times > 1]
             assert not twice and endpoint.submitted.total() == 2 * ITEMS and endpoint.direct == 0, moment
         assert figures(folder / "killed") == wanted, moment

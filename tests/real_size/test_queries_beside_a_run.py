@@ -24,7 +24,7 @@ from evalflows.store.store import Store
 
 pytestmark = pytest.mark.slow
 
-THREADS, SAMPLE = 6, 50
+THREADS, SAMPLE = 3, 50
 QUERY = """select metric, count(*), round(sum(value), 6) from item_scores where experiment_id = '{}'
            group by all order by all"""
 RUN = f"""import sys; sys.path[:0] = {[path for path in sys.path if path]}

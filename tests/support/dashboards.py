@@ -1,29 +1,50 @@
-"""A dashboard in a process of its own, and the addresses of its pages."""
+"""A dashboard in a process of its own or in a thread, and the addresses of its pages."""
 
 import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import uvicorn
+from starlette.types import ASGIApp
+
+from evalflows.dashboard.app import application
 from evalflows.dashboard.links import Links, query_text
+from evalflows.serving import listen, url_of
 from evalflows.store import connect
+from evalflows.store.store import Store
 
 
 @contextmanager
-def dashboard(store: Path, *arguments: str) -> Iterator[str]:
-    """Serve the dashboard of a store on a free port, and yield its URL. It ends with the block."""
-    with started(store, *arguments) as (_, url):
+def dashboard(store: Path) -> Iterator[str]:
+    """Serve the dashboard of a store in a thread, and yield its URL. It ends with the block."""
+    with served(application(Store(store))) as url:
         yield url
+
+
+@contextmanager
+def served(app: ASGIApp) -> Iterator[str]:
+    """The same for an application."""
+    with listen("127.0.0.1", 0, has_token=False) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        try:
+            yield url_of("127.0.0.1", listener)
+        finally:
+            server.should_exit = True
+            thread.join()
 
 
 @contextmanager
 def started(
     store: Path, *arguments: str, program: Sequence[str] = ("-m", "evalflows.cli.main")
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The same, with its process."""
+    """Serve it in a process, as the command does; yield the process and the URL."""
     process = subprocess.Popen(
         [sys.executable, "-P", *program, "dashboard", "--port", "0", *arguments],
         env=os.environ | {"EVALFLOWS_STORE": str(store)},

@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -44,13 +45,23 @@ def write_spec(folder: Path, base_url: str, items: int = ITEMS) -> Path:
     return path
 
 
-def start(folder: Path, environment: dict[str, str], store: Path | None, *arguments: str) -> subprocess.Popen[bytes]:
-    """Start the command on a store, else on that of the environment."""
+WITHOUT_PREFECT = """
+from plain_flows import plain_flows
+from evalflows.cli.main import main
+with plain_flows():
+    main()
+"""
+
+
+def start(
+    folder: Path, environment: dict[str, str] | None, store: Path | None, *arguments: str
+) -> subprocess.Popen[bytes]:
+    """Start the command on a store, else on that of the environment; without Prefect if no environment is given."""
     places = {} if store is None else {"EVALFLOWS_STORE": str(store), "EVALFLOWS_SPOOL": f"{store}-spool"}
     return subprocess.Popen(
-        command(*arguments),
+        command(*arguments) if environment is not None else [sys.executable, "-c", WITHOUT_PREFECT, *arguments],
         cwd=folder,
-        env=with_support(environment | places | {"PYTHONFAULTHANDLER": "1"}),
+        env=with_support((environment or {}) | places | {"PYTHONFAULTHANDLER": "1"}),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
@@ -61,12 +72,13 @@ def finish(process: subprocess.Popen[bytes]) -> None:
     assert process.returncode == 0, output
 
 
-def resume(store: Path) -> None:
-    """Resume the run of a store in this process, without Prefect."""
+def in_process(store: Path, *arguments: str) -> None:
+    """Run the command on a store in this process, beside the store, without Prefect."""
     with pytest.MonkeyPatch.context() as patch, plain_flows():
+        patch.chdir(store.parent)
         patch.setenv("EVALFLOWS_STORE", str(store))
         patch.setenv("EVALFLOWS_SPOOL", f"{store}-spool")
-        done = CliRunner().invoke(cli, ["resume", "killed"])
+        done = CliRunner().invoke(cli, arguments)
     assert done.exit_code == 0, done.output
 
 
@@ -89,7 +101,7 @@ def rows_of(store: Path | str) -> list[Any]:
 
 
 def killed_and_resumed(
-    folder: Path, environment: dict[str, str], spec: Path, endpoint: Endpoint, moments: list[int]
+    folder: Path, environment: dict[str, str] | None, spec: Path, endpoint: Endpoint, moments: list[int]
 ) -> subprocess.Popen[bytes]:
     """Run a spec called `killed` on a store of that name; kill and resume it after these numbers of calls."""
     process = start(folder, environment, folder / "killed", "run", str(spec))

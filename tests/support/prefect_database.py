@@ -39,9 +39,3 @@ def _keep_database() -> None:
             with closing(sqlite3.connect(database)) as connection:
                 connection.execute("pragma journal_mode = delete")  # everything is in this file
             database.rename(KEPT)
-
-
-def give_database_to(home: Path) -> Path:
-    """As `give_database`, for a local server of a folder that EVALFLOWS_HOME names."""
-    give_database(home / f"prefect-{version('prefect')}")
-    return home

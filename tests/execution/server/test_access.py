@@ -9,6 +9,7 @@ from pathlib import Path
 
 import prefect.context
 import pytest
+from homes import prepared
 from local_servers import living
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, get_current_settings, temporary_settings
 
@@ -139,7 +140,7 @@ mine()
 def test_the_server_of_evaluate_wants_a_secret(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    environment |= {"EVALFLOWS_HOME": str(tmp_path / "home"), "EVALFLOWS_STORE": str(tmp_path / "kept")}
+    environment |= {"EVALFLOWS_HOME": str(prepared(tmp_path / "home")), "EVALFLOWS_STORE": str(tmp_path / "kept")}
     environment |= {"HTTP_PROXY": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}  # which nobody serves
     command = [sys.executable, "program.py"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200)

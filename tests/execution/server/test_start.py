@@ -76,7 +76,7 @@ def command(*arguments: str) -> tuple[int, str]:
 
 
 @SLOW
-def test_two_first_runs_at_once_share_a_server_that_outlives_them(home: Home) -> None:
+def test_two_first_runs_at_once_share_a_server_that_outlives_them_and_another_follows_it(home: Home) -> None:
     first, second = started(), started()
     pid, api = used_by(first)
     assert used_by(second) == (pid, api)
@@ -88,26 +88,18 @@ def test_two_first_runs_at_once_share_a_server_that_outlives_them(home: Home) ->
     end(third)
     code, printed = command("status")
     assert (code, printed.startswith(f"serving at {api.removesuffix('/api')}, since ")) == (0, True), printed
-    assert command("down") == (0, f"stopped the server at {api.removesuffix('/api')}\n")
-    assert not is_locked(home.lock)
-    until(lambda: not is_alive(pid), 10)
-    assert command("down") == (0, "no local server is running\n")
-
-
-@SLOW
-def test_after_the_server_was_killed_the_next_run_starts_another(home: Home) -> None:
-    process = started()
-    pid, _ = used_by(process)
-    end(process)
     os.kill(pid, signal.SIGKILL)
     until(lambda: not is_locked(home.lock), 10)
     assert command("status") == (0, "no local server is running; the next run starts it\n")
-    again = started(0, lasting=False)
-    assert used_by(again)[0] != pid
+    again = started(0)
+    pid, api = used_by(again)
     end(again)
-    until(lambda: not is_locked(home.lock), 20)  # it ends with its last user
+    assert command("down") == (0, f"stopped the server at {api.removesuffix('/api')}\n")
+    assert not is_locked(home.lock)
+    until(lambda: not is_alive(pid), 10)
     assert home.find() is None
     assert home.secret() is None
+    assert command("down") == (0, "no local server is running\n")
 
 
 @pytest.mark.soak

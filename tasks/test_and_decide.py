@@ -121,8 +121,8 @@ def why_gates_stop(run: Context, rows: list[ExperimentRow]) -> str | None:
     evaluations = list(_evaluations(run.store, run.prepared.spec, rows, MetricReader(run.store)))
     if any(gate.interim_analyses is None or gate.conclusion == "NOT ENOUGH EVIDENCE" for gate in evaluations):
         return None
-    after = max(gate.interim_analyses.after[-1] for gate in evaluations if gate.interim_analyses is not None)
-    return f"stopped after {after} of {rows[0].n_examples} examples: the gates had decided"
+    done = max(gate.interim_analyses.n_done for gate in evaluations if gate.interim_analyses is not None)
+    return f"stopped after {done} of {rows[0].n_examples} examples: the gates had decided"
 
 
 @task(cache_policy=NO_CACHE, persist_result=False)

@@ -503,16 +503,26 @@ class ExperimentPair:
             return {}
         ours = self.reader.experiment_metrics(self.candidate, self.spec)
         theirs = self.reader.experiment_metrics(self.baseline, self.spec)
+        n_pairs = self._n_answered_by_both() if ours.keys() & theirs.keys() else 0
         return {
             name: PairedExperimentMetric(
                 candidate=metric,
                 baseline=theirs[name],
                 confidence_level=self.spec.confidence_level,
                 are_on_same_examples=self._are_on_same_examples,
+                n_pairs=n_pairs,
             )
             for name, metric in ours.items()
             if name in theirs
         }
+
+    def _n_answered_by_both(self) -> int:
+        """Return how many examples both sides have answered, at least once."""
+        assert self.baseline is not None
+        sides = [self.candidate.experiment_id, self.baseline.experiment_id]
+        query = """select count(*) from (select example_id from source.outputs where experiment_id in (?, ?)
+                   and status = 'ok' group by all having count(distinct experiment_id) = 2)"""
+        return int(self.reader.store.query(query, sides)[0][0])
 
     @cached_property
     def _are_on_same_examples(self) -> bool:

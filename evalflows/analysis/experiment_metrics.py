@@ -5,6 +5,7 @@ same examples, so that a difference is paired.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -135,6 +136,7 @@ class PairedExperimentMetric:
     baseline: ExperimentMetric
     confidence_level: float
     are_on_same_examples: bool
+    n_pairs: int  # examples that both have answered; in the `known` difference, an answer without its pair counts, too
 
     @property
     def why_not_compared(self) -> Reason | None:
@@ -165,7 +167,16 @@ class PairedExperimentMetric:
                 n_clusters=None,
                 reason=OTHER_EXAMPLES.text,
             )
-        return figure_difference(ours, theirs, bounds=self.candidate.bounds, confidence_level=confidence_level)
+        found = figure_difference(ours, theirs, bounds=self.candidate.bounds, confidence_level=confidence_level)
+        if not self.n_missing:
+            return found
+        warnings = [self._warning_on_missing, *([found.warning] if found.warning else [])]
+        return replace(found, n_pairs=self.n_pairs, warning="; ".join(warnings))
+
+    @property
+    def _warning_on_missing(self) -> str:
+        sides = f"{self.candidate.n_runs} answers are compared with {self.baseline.n_runs} of the baseline"
+        return f"{sides}: an answer that is missing on one side still counts on the other"
 
     def difference_test(self, exclusion: Reason | None, margin: float | None = None) -> DifferenceTest:
         """Test the difference, by default with the declared margin."""
@@ -249,7 +260,7 @@ class ExperimentMetricDifference(Estimate):
         return Facts(
             value=known.difference,
             worst_case_values=interval(lowest.difference, highest.difference),
-            n=metric.n,
+            n=metric.n if metric.noun == "clusters" else known.n_pairs,
             noun="clusters" if metric.noun == "clusters" else "pairs",
             n_missing=paired.n_missing,
             higher_is_better=bool(metric.declared.higher_is_better),

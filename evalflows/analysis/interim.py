@@ -29,6 +29,7 @@ class InterimAnalyses:
 
     ranks: Places  # the position of each snapshot example in the running order
     after: Sequence[int]  # the number of examples at each analysis, at cluster boundaries; the last is the current one
+    n_done: int  # examples that have run: also the first ones of a cluster of which others have not
     n_examples: int
 
     @property
@@ -56,7 +57,7 @@ def interim_analyses_of(store: Store, rows: Sequence[ExperimentRow]) -> InterimA
     clusters = running.clusters
     after = sorted({cluster_boundary(clusters, batch) for batch in batches} - {0})
     ranks = np.array([rank[example_id] for example_id in examples.ids], dtype=np.intp)
-    return InterimAnalyses(ranks=ranks, after=after, n_examples=len(examples)) if after else None
+    return InterimAnalyses(ranks=ranks, after=after, n_done=done, n_examples=len(examples)) if after else None
 
 
 def _n_done(store: Store, row: ExperimentRow, running: Sequence[str]) -> int:

@@ -141,7 +141,8 @@ def decide(
         ]
     wanted = [f"--{name}" for name, path in files.items() if path and path != "-"]
     if wanted and not given.get("gates"):
-        raise InputError(f"{wanted[0]}: got no rule, wanted one: these files describe decisions")
+        rules = "--metric, --superiority, --threshold or --gates"
+        raise InputError(f"decide: got no rule, wanted {rules}: without one there is no decision to write to a file")
     if both := {*lower} & {*higher}:
         raise InputError(f"--higher-is-better: got {min(both)!r}, which --lower-is-better has too, wanted one of them")
     is_needed = ci_files.evidence is not None or needs_store(given)

@@ -27,7 +27,15 @@ from evalflows.reports.markdown_pages import MOST_CANDIDATES
 from evalflows.reports.names import names_apart
 from evalflows.reports.partings import partings_of
 from evalflows.reports.picture import Card, card_of_results
-from evalflows.reports.results import WITHIN_MARGIN, Means, Result, drawing_scales, means_of, without_verdict
+from evalflows.reports.results import (
+    WHO,
+    WITHIN_MARGIN,
+    Means,
+    Result,
+    drawing_scales,
+    means_of,
+    without_verdict,
+)
 from evalflows.reports.side_by_side import RowFilter, RowSort, found_examples, inputs_of, side_by_side, wanted_examples
 from evalflows.reports.slices import SLICE_COLUMNS, slice_cells
 from evalflows.reports.word_diff import WordDiff, answers_apart, has_much_in_common, word_diff
@@ -281,8 +289,13 @@ class MetricRows:
         return (
             bool(self.candidates)
             and all(side and not side.missing for side in sides)
-            and all(one.conclusion in WITHIN_MARGIN or one.reason_code in CALM for one in self.candidates)
+            and all(one.reason_code in CALM or _is_within_margin(one) for one in self.candidates)
         )
+
+    @property
+    def verdict_text(self) -> str:
+        """The verdicts of the candidates, each once."""
+        return ", ".join(dict.fromkeys(one.verdict_text for one in self.candidates))
 
     def means(self, result: Result) -> Means | None:
         """Return the means of a candidate and the baseline that stand beside their difference."""
@@ -299,6 +312,7 @@ class MetricTable:
 
     metrics: Sequence[MetricRows]
     axis: tuple[float, float]  # of the differences, as shares
+    adjusted_over: str  # how many tests the p-values of evaluators' metrics are adjusted over; empty without any
 
 
 def metric_table(store: Store, diff: ExperimentsDiff) -> MetricTable:
@@ -313,7 +327,20 @@ def metric_table(store: Store, diff: ExperimentsDiff) -> MetricTable:
         for end in (candidate.difference, candidate.difference_low, candidate.difference_high)
     )
     most = min(1.0, max([LEAST_AXIS, *ends]))
-    return MetricTable(metrics=rows, axis=(-most, most))
+    return MetricTable(metrics=rows, axis=(-most, most), adjusted_over=_adjusted_over(diff.results))
+
+
+def _is_within_margin(result: Result) -> bool:
+    return result.conclusion in WITHIN_MARGIN and result.reason_code != "worse_within_margin"
+
+
+def _adjusted_over(results: Sequence[Result]) -> str:
+    tested = [result for result in results if result.p_adjusted is not None and result.metric not in MEASURES]
+    families = {result.family: str(result.n_in_family) for result in tested}
+    if len(families) == 1:
+        return "".join(families.values())
+    counts = sorted({count for family, count in families.items() if family in WHO}, key=int)
+    return ", or ".join([*counts, *["a gate's"] * (not families.keys() <= WHO.keys())])
 
 
 def with_baseline(store: Store, results: Sequence[Result], baselines: Sequence[Result]) -> ExperimentsDiff | None:

@@ -83,6 +83,16 @@ def test_what_is_missing_counts_against_it_at_every_look(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
+def test_it_says_how_many_have_run_though_it_decided_on_whole_clusters(tmp_path: Path) -> None:
+    old = drawn(400, 0.9)
+    fields = gated(tmp_path, [BATCHED], old=old, new=fallen(old, 0.5))
+    fields["dataset"]["rows"] = [row | {"cluster": f"c{i // 3}"} for i, row in enumerate(fields["dataset"]["rows"])]
+    decided(fields)
+    ((reason, answered),) = asked("select distinct reason, answered from experiment_overview")
+    assert answered % 3 and reason.startswith(f"stopped after {answered} of 400 examples")
+
+
+@pytest.mark.slow
 def test_resumed_it_goes_on_with_what_did_not_run(tmp_path: Path) -> None:
     old = drawn(400, 0.9)
     fields = gated(tmp_path, [BATCHED], old=old, new=fallen(old, 0.5))

@@ -144,6 +144,8 @@ def test_missing_answers_count_at_both_extremes_or_keep_a_metric_from_deciding()
     assert one("select count(*) from classified where experiment_id = ?", of_one) == (119,)
     cases = rows("select distinct missing_as from resamples where experiment_id = ? and metric = 'f1_macro'", of_one)
     assert {case for (case,) in cases} == {"known", "lowest", "highest"}
+    n_pairs, warning = one("select n_pairs, warning from verdicts where metric = 'f1_macro' and decision_id is null")
+    assert (n_pairs, warning.partition(":")[0]) == (119, "119 answers are compared with 120 of the baseline")
 
 
 def test_experiments_on_other_examples_are_not_compared_and_clusters_are_drawn_together() -> None:

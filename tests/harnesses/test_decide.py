@@ -93,7 +93,8 @@ def test_a_command_decides_on_two_files(tmp_path: Path) -> None:
     rules.write_text(json.dumps({"gates": [{"superiority": ["correct"]}]}))
     sliced = asked(old, new, "--gates", str(rules), "--slice", "topic")
     assert "correct@metadata.topic=a is not better" in sliced.stdout, "a list of metrics is rules, too"
-    assert "got no rule" in asked(old, new, "--summary", str(summary)).stderr
+    message = asked(old, new, "--summary", str(summary)).stderr
+    assert message.startswith("evalflows: decide: got no rule, wanted --metric, "), "the Action gives --summary itself"
     assert Store().query("select count(*) from source.experiments") == [(0,)], "nothing is kept"
     kept = asked(old, new, "--metric", "correct=.05", "--store", "--all")
     assert kept.stdout.count("  1 → 0") == failed.stdout.count("  1 → 0")

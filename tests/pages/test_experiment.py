@@ -1,5 +1,6 @@
 """The page of an experiment: results, distributions, slices, failures, cost, and its examples."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from past import Past
 from store_rows import make_row
 
 from evalflows import decide_on
+from evalflows.analysis.differences import ExperimentPair, MetricReader, verdicts_of
 from evalflows.dashboard.experiments import experiment_page
 from evalflows.dashboard.links import Links
 from evalflows.dashboard.rendering import Page, Query, Site
@@ -153,3 +155,15 @@ def test_the_means_of_a_gates_baseline_stand_beside_its_own() -> None:
     text = " ".join(page(new.experiment_id)[1].text.split())
     assert "judge 0 to 1 0.900 → 0.300" in text and "Verdict (p adjusted over 1)" in text
     assert text.count("worse in judge") == 1, "not once more below the table"
+
+
+def test_metrics_that_are_folded_have_their_own_verdicts_and_the_header_the_number_of_tests_in_their_family() -> None:
+    """Of a run with two candidates, of which the page shows one."""
+    past, drawn = Past(), np.random.default_rng(1).random((3, 60))
+    spec, reader = past.spec(metrics={"even": {"range": [0, 1], "margin": 0.2}}), MetricReader(past.store)
+    rows = [past.experiment({"even": 0.5 + one / 100, "wide": one}, spec=spec, run_group="g") for one in drawn]
+    pairs = [ExperimentPair(reader=reader, spec=spec, candidate=row, baseline=rows[0]) for row in rows[1:]]
+    past.store.publish("verdicts", "g", [*verdicts_of(pairs, "holm")])
+    text = " ".join(page(rows[1].experiment_id)[1].text.split())
+    assert re.search(r"Equivalent \(margin 0\.2\): even [^;]*; no significant difference: wide", text)
+    assert "Verdict (p adjusted over 4)" in text, "two metrics of two candidates"

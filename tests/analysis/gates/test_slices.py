@@ -167,7 +167,7 @@ def test_a_backtest_simulates_slices_beside_whole_metrics() -> None:
 def analyses(order: np.ndarray[Any, Any], after: list[int]) -> InterimAnalyses:
     ranks = np.empty(order.size, dtype=np.intp)
     ranks[order] = np.arange(order.size)
-    return InterimAnalyses(ranks=ranks, after=after, n_examples=order.size)
+    return InterimAnalyses(ranks=ranks, after=after, n_done=after[-1], n_examples=order.size)
 
 
 def figures(estimate: Estimate | Reason) -> Any:

@@ -128,8 +128,9 @@ def approve_baseline(
                 f"experiment {row.name!r}: got {conclusion} from the gate {gate!r}, wanted another experiment, or a "
                 "reason to approve it anyway (--reason)"
             )
-    check_none_deleted(store, [row.experiment_id, row.snapshot_id])
-    if key is not None:
+    if key is None:
+        check_none_deleted(store, [row.experiment_id, row.snapshot_id])
+    else:
         evidence_on(store, [row.experiment_id, row.snapshot_id])  # what is signed is what a run wrote
     name = name or (row.name if are_recorded(row) else experiment_spec(row).name)
     before = approved(store, name)

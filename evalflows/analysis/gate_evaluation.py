@@ -124,8 +124,8 @@ class GateEvaluation:
         )
         return {metric: paired for metric in metrics if (paired := self._paired(metric))}
 
-    def _paired(self, name: str) -> PairedMetric | None:
-        return self.pair.paired(name, with_lost=not self.gate.only_shared)
+    def _paired(self, name: str, pair: ExperimentPair | None = None) -> PairedMetric | None:
+        return (pair or self.pair).paired(name, with_lost=not self.gate.only_shared)
 
     def _lost(self, name: str) -> int:
         """Return how many examples that only the baseline has count for a metric."""
@@ -245,9 +245,7 @@ class GateEvaluation:
         """Return a metric on both sides by today's judge, if it has drifted and judged the baseline's answers again."""
         why = self.pair.why_refused(name)
         is_drifted = why is not None and why.code == "judge_drifted"
-        if not is_drifted or self._after_drift is None:
-            return None
-        return self._after_drift.paired(name, with_lost=not self.gate.only_shared)
+        return self._paired(name, self._after_drift) if is_drifted and self._after_drift is not None else None
 
     @property
     def _identity(self) -> str:
@@ -327,6 +325,13 @@ class GateEvaluation:
             return too_many
         if self.gate.batch is not None and self.interim_analyses is None:
             return Reason("no_finished_batch", "no batch has finished yet, or the run was started without batches")
+        if lost := self._lost(rule.metric):
+            which = f"the candidate does not have {lost} of the baseline's examples"
+            if self.interim_analyses is not None:
+                return Reason("not_comparable", f"{which}, which interim analyses cannot count")
+            is_left_out = metric_of(rule.metric) == LATENCY or sample.scale.leaves_out_missing
+            if rule.is_difference and is_left_out:
+                return Reason("not_comparable", f"{which}, and nothing bounds what it would have there")
         return self._difference_estimate(rule, sample) if rule.is_difference else self._mean_estimate(rule, sample)
 
     @cached_property
@@ -420,12 +425,6 @@ class GateEvaluation:
             return recalibration or Reason(why.code, f"refused: {why}")
         if brief := why_too_brief(paired, rule.bound):
             return brief
-        if lost := self._lost(rule.metric):
-            which = f"the candidate does not have {lost} of the baseline's examples"
-            if self.interim_analyses is not None:
-                return Reason("not_comparable", f"{which}, which interim analyses cannot count")
-            if metric_of(rule.metric) == LATENCY or paired.scale.leaves_out_missing:
-                return Reason("not_comparable", f"{which}, and nothing bounds what it would have there")
         if self.interim_analyses is not None:
             from evalflows.analysis.interim import interim_difference
 

@@ -142,7 +142,8 @@ def decide_results(
 
 _APPROVED = """
 select example_id, repetition, metric, value, error from run_values
-where experiment_id = ? and evaluator <> 'measured' and status in ('scored', 'failed') """
+where experiment_id = ? and evaluator <> 'measured' and status in ('scored', 'failed')
+"""
 
 _OF_EXAMPLES = ("inputs", "reference", "metadata")
 _EXAMPLES = """

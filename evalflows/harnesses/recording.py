@@ -31,7 +31,8 @@ EVALUATOR_VERSION = "recorded"
 
 _HARM = re.compile(
     r"(?<![^\W_])(toxic|toxicity|harmful|harmfulness|bias|biased|stereotypes?|hallucinat(?:ions?|ed)|refusals?|refused"
-    r"|jailbreaks?|attacks?|leaks?|leaked|leakage|contradictions?|violations?|errors?|failures?|timeouts?|crashes|retries|noise_sensitivity|fpr|fnr"
+    r"|jailbreaks?|attacks?|leaks?|leaked|leakage|contradictions?|violations?|errors?|failures?|timeouts?|crashes"
+    r"|retries|noise_sensitivity|fpr|fnr"
     r"|false_(?:positive|negative)s?|wer|cer|ter|loss|nll|perplexity|bits_per_byte|brier|ece|regret|distance|divergence"
     r"|deviation|mae|mape|mse|rmse|latency|duration|runtime|time|delay|ttft|cost|price|steps|tokens|token_count"
     r")(?![^\W_])",

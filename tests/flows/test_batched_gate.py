@@ -10,7 +10,7 @@ from endpoint import Endpoint, completion, serving
 from gated import decided, drawn, fallen, gated, rows
 from matched import asked
 
-from evalflows import gate, run
+from evalflows import approve, gate, run
 from evalflows.engine.order import in_running_order
 from evalflows.reports.decisions import decisions_named
 from evalflows.specs import ExperimentSpec
@@ -113,6 +113,18 @@ def test_floors_are_not_decided_by_the_first_mean(tmp_path: Path) -> None:
     fields = gated(tmp_path, [{"thresholds": {"exact_match": 0.8}, "batch": 50}], new=drawn(400, 0.81))
     one = decided(fields)
     assert (one.conclusion, one.interim_analyses) == ("PASS", 8)
+
+
+@pytest.mark.slow
+def test_a_floor_is_not_passed_by_leaving_out_what_falls_below_it(tmp_path: Path) -> None:
+    old = drawn(200, 0.8)
+    (first,) = run(ExperimentSpec.model_validate(gated(tmp_path, [], v1=old)))
+    approve(first)
+    fields = gated(tmp_path, [{"thresholds": {"exact_match": 0.7}, "batch": 50}], v2=fallen(old, 0.3))
+    rows = fields["dataset"]["rows"]
+    fields["dataset"]["rows"] = [row for row, is_right in zip(rows, fallen(old, 0.3), strict=True) if is_right]
+    one = decided(fields)
+    assert (one.conclusion, "which interim analyses cannot count" in one.summary) == ("NOT ENOUGH EVIDENCE", True)
 
 
 @pytest.mark.slow
